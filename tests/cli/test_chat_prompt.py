@@ -13,6 +13,7 @@ from palyra.cli.terminal.edited_prompt import rows_of
 from palyra.cli.terminal.history import LINE_BYTES_MAX, LINES_MAX, ChatHistory
 from tests.support.stand_in import APPROVAL, TOKENS, StandIn
 from tests.support.terminals import Terminal
+from tests.support.waiting import WAIT_S
 
 PASTE = "\x1b[200~one\r\ntwo\x1b[201~"
 UP, DOWN, LEFT = "\x1b[A", "\x1b[B", "\x1b[D"
@@ -201,7 +202,7 @@ def test_chat_ends_with_its_terminal(stand_in: StandIn, reaching: dict[str, str]
     with Terminal(["chat"], reaching) as terminal:
         terminal.expect_screen("\n›")
         terminal.hang_up()
-        assert terminal.process.wait(10) >= 0  # It was not killed.
+        assert terminal.process.wait(WAIT_S) >= 0  # It was not killed.
 
 
 def test_dumb_terminal_is_spoken_to_line_by_line(stand_in: StandIn, reaching: dict[str, str]) -> None:

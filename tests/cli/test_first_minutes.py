@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.terminals import ROOT, Terminal
+from tests.support.waiting import WAIT_S
 
 INSTALL = ROOT / "requirements" / "install.py"
 LOCK = "# What is needed.\n" + "".join(f"package{n}==1.{n}\n" for n in range(12))
@@ -32,7 +33,7 @@ def pip(tmp_path: Path) -> dict[str, str]:
 
 def install(folder: Path, environment: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(INSTALL), str(folder / "lock.txt"), *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=WAIT_S, check=False)
 
 
 def test_an_installation_shows_how_far_it_is(tmp_path: Path, pip: dict[str, str]) -> None:
@@ -76,9 +77,9 @@ def test_a_start_ends_with_one_link_and_a_command_that_reaches_the_daemon(tmp_pa
             env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=WAIT_S,
             check=False,
         )
         assert (done.returncode, "demo" in done.stdout) == (0, True), done.stderr
         terminal.interrupt()
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(WAIT_S) == 0

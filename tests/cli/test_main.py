@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from palyra import __version__
 from palyra.cli.main import app
 from tests.support.homes import TestHome
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +39,7 @@ def process(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         [sys.executable, "-m", "palyra", *arguments],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
     )
@@ -75,7 +76,7 @@ def test_help_loads_no_database_and_no_cryptography() -> None:
         "heavy = {'apsw', 'cryptography', 'asyncio'} & set(sys.modules); print(sorted(heavy))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, env=environment)
     assert (run.stdout, run.stderr) == ("[]\n", "")
 
 

@@ -251,7 +251,7 @@ def test_help_loads_nothing_heavy() -> None:
         "print(sorted(heavy))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, env=environment)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, env=environment)
     assert (run.stdout, run.stderr) == ("[]\n", "")
 
 
@@ -259,7 +259,7 @@ def test_a_server_is_shown_before_it_is_accepted_and_the_result_is_json_alone(tm
     talking = f"import runpy, sys; print('I talk', file=sys.stderr, flush=True); runpy.run_path({str(MARKING)!r}"
     server = [sys.executable, "-c", f"{talking}, run_name='__main__')", "marks", "hold"]
     command = [sys.executable, "-m", "palyra", "--home", str(tmp_path), "mcp", "add", "m", "--json", "--", *server]
-    done = subprocess.run(command, input="y\n", capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input="y\n", capture_output=True, text=True, timeout=WAIT_S, check=False)
     assert (done.returncode, json.loads(done.stdout)["tools"][0]["name"]) == (0, "mark"), done.stderr
     shown, _, _ = done.stderr.partition("accept these tools?")
     assert "Leaves a mark." in shown

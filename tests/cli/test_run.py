@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 from palyra.cli.main import app
 from tests.support.stand_in import APPROVAL, SESSION, StandIn
 from tests.support.terminals import ROOT, Terminal
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("reaching")
 
@@ -83,7 +84,7 @@ def test_without_a_terminal_an_approval_is_left_to_others(stand_in: StandIn, rea
         while f"approvals deny {APPROVAL}" not in told:
             told += running.stderr.readline()
         assert palyra("approvals", "deny", APPROVAL, "--reason", "not now", "--end-run").exit_code == 0
-        assert running.wait(10) == 0
+        assert running.wait(WAIT_S) == 0
         told += running.stderr.read()
     assert "shell.run asks for approval" in told
     assert told.count(f"the run waits for your answer to approval {APPROVAL}:") == 1
@@ -96,7 +97,7 @@ def test_interrupt_cancels_the_run_and_exits_with_1(stand_in: StandIn, reaching:
     with popen(["run", "slow"], reaching) as running:
         stand_in.wait_for_stream(1)
         running.send_signal(signal.SIGINT)
-        assert running.wait(10) == 1
+        assert running.wait(WAIT_S) == 1
         assert running.stderr is not None
         assert "cancelled: asked to" in running.stderr.read()
     assert stand_in.sent(f"/runs/{stand_in.run_ids()[0]}/cancel") == [{}]

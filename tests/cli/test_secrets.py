@@ -23,6 +23,7 @@ from tests.support.homes import TestHome
 from tests.support.provider_answers import chat
 from tests.support.stand_in_provider import Played, StandInProvider
 from tests.support.terminals import Terminal
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 VALUE = "a-value-nobody-may-see-7f3k"
@@ -461,5 +462,5 @@ def test_passphrase_loads_argon2_and_a_key_file_does_not(home: Home, tmp_path: P
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", code, str(home.root)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, env=environment)
     assert (run.stdout, run.stderr) == ("False\nTrue\n", "")

@@ -14,6 +14,7 @@ from palyra.core.events import Event
 from palyra.core.events.system import AdminActed
 from tests.support.daemons import Daemon
 from tests.support.terminals import Terminal
+from tests.support.waiting import WAIT_S
 
 
 def palyra(home: Path, *arguments: str, code: int = 0, env: dict[str, str] | None = None) -> Result:
@@ -113,7 +114,7 @@ def test_through_a_daemon_every_act_is_on_its_tape_and_without_one_too(tmp_path:
 
 def log_in(port: int, code: str) -> list[int]:
     """As the page's script does: exchange the code, look who one is, and try the code again."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     statuses, cookie = [], ""
     for method, path, body in (
         ("POST", "login", {"code": code}),
@@ -138,4 +139,4 @@ def test_a_terminal_is_shown_a_link_at_the_start_that_logs_a_browser_in(tmp_path
         port, _, code = terminal.expect("\n").strip().partition("/#login=")
         assert log_in(int(port), code) == [200, 200, 401]
         terminal.interrupt()
-        assert terminal.process.wait(20) == 0
+        assert terminal.process.wait(WAIT_S) == 0

@@ -20,9 +20,11 @@ from palyra.core.writes import EnqueueJob
 from palyra.engine.api.jobs import JobRequest
 from tests.crash.queue_child import effect_name
 from tests.support.queues import OWNER, job_type, open_queue
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
-LIFE_MAX_S = 0.06  # Some hundred jobs, so that kills fall into claims, effects and ends alike.
+LIFE_MIN_S = 0.001
+LIFE_MAX_S = 0.012  # Of processor time: a hundred jobs, so that kills fall into claims, effects and ends alike.
 TIME_MAX_S = 1_200.0
 KINDS = ("exact", "marked")
 
@@ -45,7 +47,7 @@ def run_campaign(folder: Path, jobs_count: int, seed: int) -> Outcome:
     chance, kills_count, deadline_s = random.Random(seed), 0, time.monotonic() + TIME_MAX_S
     while asyncio.run(_live_count(folder)):
         assert time.monotonic() < deadline_s, "the jobs did not end"
-        _live_and_die(folder, chance.uniform(0.0, LIFE_MAX_S))
+        _live_and_die(folder, chance.uniform(LIFE_MIN_S, LIFE_MAX_S))
         kills_count += 1
     return asyncio.run(_examine(folder, kills_count))
 
@@ -60,15 +62,9 @@ async def _fill(folder: Path, jobs_count: int) -> None:
 
 
 def _live_and_die(folder: Path, life_s: float) -> None:
-    command = [sys.executable, "-m", "tests.crash.queue_child", str(folder)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "working\n"
-            time.sleep(life_s)
-        finally:
-            child.send_signal(signal.SIGKILL)
-            child.wait()
+    command = [sys.executable, "-m", "tests.crash.queue_child", str(folder), str(life_s)]
+    ended = subprocess.run(command, cwd=ROOT, timeout=WAIT_S, check=False)
+    assert ended.returncode in (-signal.SIGPROF, -signal.SIGALRM)
 
 
 async def _live_count(folder: Path) -> int:
@@ -105,7 +101,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="palyra-queue-") as folder:
         outcome = run_campaign(Path(folder), options.jobs, options.seed)
-    print(f"{options.jobs} jobs, {outcome.kills_count} SIGKILLs; ended {dict(outcome.states)}")
+    print(f"{options.jobs} jobs, {outcome.kills_count} kills; ended {dict(outcome.states)}")
     print(f"effects missing: {outcome.missing_count}; exactly-once effects repeated: {outcome.repeated_exact_count}")
     print(f"at-least-once effects repeated: {outcome.repeated_marked_count}")
     sys.exit(0 if outcome.is_good else 1)

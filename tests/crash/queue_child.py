@@ -1,9 +1,12 @@
-"""A worker to be killed: performs the jobs of a journal until it is.
+"""A worker to be killed: performs the jobs of a journal until it is, by an alarm that no code of it can answer.
+
+The kernel ends it after the processor time that it was given. A parent that kills it might come when all is done.
 
 Jobs of the kind `exact` commit their effect with the job. Jobs of the kind `marked` leave a line in a file first.
 """
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from tests.support.queues import job_type, open_queue
 
 NODE = NodeId("effects")
 AT_ONCE = 16
+IDLE_MAX_S = 2.0  # Who only waits for the moment to try a job again uses no processor time.
 
 
 def effect_name(job_id: str) -> str:
@@ -29,7 +33,7 @@ async def commit_effect(job: Job, report: Report) -> JobResult:
     return JobDone(writes=(TakeLease(effect_name(job.id), NODE, 0, 1),))
 
 
-async def work(folder: Path) -> None:
+async def work(folder: Path, life_s: float) -> None:
     marks = (folder / "marks").open("a")
 
     async def leave_mark(job: Job, report: Report) -> JobResult:
@@ -43,9 +47,10 @@ async def work(folder: Path) -> None:
         job_type("marked", leave_mark, at_once_max=AT_ONCE),
     ]
     async with open_queue(folder, types):
-        print("working", flush=True)
+        signal.setitimer(signal.ITIMER_PROF, life_s)
+        signal.setitimer(signal.ITIMER_REAL, IDLE_MAX_S)
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(work(Path(sys.argv[1])))
+    asyncio.run(work(Path(sys.argv[1]), float(sys.argv[2])))

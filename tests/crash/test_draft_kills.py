@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.support.daemons import Daemon
 from tests.support.examples import examples
+from tests.support.waiting import wait_until
 
 COMMANDS = [
     "for n in 1 2 3 4 5 6; do echo line $n >> log; done",
@@ -94,10 +95,7 @@ def disturbed(daemon: Daemon, luck: random.Random) -> tuple[list[dict[str, Any]]
 
 def wait_until_empty(drafts: Path) -> None:
     """A kill just behind `tool.finished` leaves the folder of a draft, which the next start removes."""
-    deadline_s = time.monotonic() + 10
-    while list(drafts.glob("[0-9a-f]*")) and time.monotonic() < deadline_s:
-        time.sleep(0.02)
-    assert list(drafts.glob("[0-9a-f]*")) == []
+    wait_until(lambda: list(drafts.glob("[0-9a-f]*")) == [], "the end of the drafts")
 
 
 def check(events: list[dict[str, Any]], calm: list[dict[str, Any]]) -> None:

@@ -275,9 +275,13 @@ def test_what_only_looks_is_finished_after_a_kill(tmp_path: Path, tool: str, arg
 def test_plugin_is_run_again_only_if_its_manifest_says_it_reads(tmp_path: Path, effect: str, last: str) -> None:
     scene = Scene(tmp_path, "wasm.p.f", {})
     wasm = module(SPIN)
-    text = manifest(wasm, limits=f"fuel = {MANY}, timeout_s = 2")
-    shelve(scene.home / "plugins", wasm, text.replace("[[function]]", f'[[function]]\neffect_class = "{effect}"'))
-    events = killed_in_the_middle(scene, lambda: True, lambda: None)
+
+    def install(timeout_s: float) -> None:
+        text = manifest(wasm, limits=f"fuel = {MANY}, timeout_s = {timeout_s}")
+        shelve(scene.home / "plugins", wasm, text.replace("[[function]]", f'[[function]]\neffect_class = "{effect}"'))
+
+    install(60.0)
+    events = killed_in_the_middle(scene, lambda: True, lambda: install(0.5))
     starts = [event for event in events if event["type"] == "tool.started"]
     assert (types(events)[-1], len(starts)) == (last, 1 if effect == "once" else 2)
 

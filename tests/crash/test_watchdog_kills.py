@@ -10,6 +10,7 @@ import pytest
 from palyra.core.healing.model import HealingMode
 from palyra.core.run.states import RunState
 from tests.support.healing import HangingProvider, watched, watched_workshop
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def killed(tmp_path: Path) -> Path:
     """The folder of an engine that was killed just before its first action."""
     command = [sys.executable, "-m", "tests.crash.watchdog_kill", str(tmp_path)]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=WAIT_S, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     return tmp_path
 

@@ -35,7 +35,7 @@ from tests.crash.story import Story, resume
 
 WAVES_COUNT = 6
 EXTRA_NUMBER = 900_000  # Numbers the examination uses; no story comes that far.
-SWITCH_INTERVAL_S = 5.0  # Longer than any wave takes to prepare.
+SWITCH_INTERVAL_S = 60.0  # Longer than any wave takes to prepare, also where the machine stalls.
 SECOND_STORY_NUMBER = 100_000
 
 _vfs_numbers = iter(range(1, 1 << 62))

@@ -14,6 +14,7 @@ from tests.crash.cap_campaign import CALL_USD, LIMIT_USD, RUNS_COUNT, SAYS, Cap
 from tests.support.bad_providers import Providers
 from tests.support.daemons import Daemon, plain_environment
 from tests.support.stand_in_provider import Played
+from tests.support.waiting import WAIT_S, wait_until
 
 SILENT = Played(is_silent=True)
 
@@ -30,7 +31,7 @@ def test_a_kill_in_the_middle_changes_nothing_about_a_cap(tmp_path: Path, answer
         cap = Cap(tmp_path / "home", providers.play(*[SAYS] * answered_count, SILENT))
         cap.daemon.start()
         cap.begin()
-        cap.wait_for_calls(answered_count + out_count)
+        wait_until(lambda: len(cap.meter.asked) >= answered_count + out_count, "the calls")
         cap.daemon.kill()
         unanswered_count = len(cap.meter.asked) - answered_count
         assert unanswered_count >= out_count
@@ -62,6 +63,6 @@ def palyra(daemon: Daemon, *arguments: str) -> "subprocess.CompletedProcess[str]
         env={**plain_environment(), **own},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )

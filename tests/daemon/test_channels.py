@@ -11,6 +11,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from tests.support.daemons import Daemon
+from tests.support.waiting import WAIT_S
 
 SECRET = "the-secret-of-the-webhook"
 CHANNEL = '[[channel]]\nname = "hook"\nkind = "webhook"\nsecret = "env:HOOK_SECRET"\ndm_policy = "pairing"\n'
@@ -29,7 +30,7 @@ def send(daemon: Daemon, envelope: str, text: str) -> tuple[int, dict]:
     body, stamp = json.dumps(told).encode(), str(int(time.time()))
     signature = hmac.new(SECRET.encode(), stamp.encode() + b"." + body, hashlib.sha256).hexdigest()
     headers = {"x-palyra-timestamp": stamp, "x-palyra-signature": f"v1={signature}"}
-    connection = HTTPConnection("127.0.0.1", daemon.port, timeout=20)
+    connection = HTTPConnection("127.0.0.1", daemon.port, timeout=WAIT_S)
     connection.request("POST", "/api/v1/channels/hook/inbound", body, headers)
     answer = connection.getresponse()
     found = answer.status, json.loads(answer.read())

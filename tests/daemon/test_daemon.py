@@ -28,7 +28,10 @@ text = "Written."
 calls = [{tool = "time.now"}]
 [[scripts.turns]]
 text = "It is late."
-""".replace("CHUNKS", ", ".join(f'{{text = "word{number} ", delay_ms = 20}}' for number in range(400)))
+""".replace(  # Minutes long, so that it goes on however long a restart takes; its first words come soon.
+    "CHUNKS",
+    ", ".join(f'{{text = "word{number} ", delay_ms = {1_000 if number > 20 else 20}}}' for number in range(400)),
+)
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_a_killed_daemon_goes_on_with_the_same_children_and_shows_their_tree(tmp
 
 
 def test_a_second_interrupt_stops_at_once_and_the_next_start_resumes_the_children(tmp_path: Path) -> None:
-    daemon = Daemon(tmp_path / "home", SCRIPT.replace("delay_ms = 20", "delay_ms = 200"), PALYRA_RUN__DRAIN_S="60")
+    daemon = Daemon(tmp_path / "home", SCRIPT.replace("delay_ms = 20", "delay_ms = 2000"), PALYRA_RUN__DRAIN_S="120")
     with (daemon.home / "palyra.toml").open("a") as file:
         file.write(AGENTS)
     daemon.start()

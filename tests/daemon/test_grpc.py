@@ -12,13 +12,13 @@ import pytest
 
 from palyra.gateway.v1 import runs_pb2
 from tests.support.daemons import Daemon
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 SCRIPT = """
 [[scripts]]
 when = "slowly"
 [[scripts.turns]]
-delay_ms = 20
+delay_ms = 100
 text = "{words}"
 [[scripts]]
 [[scripts.turns]]
@@ -38,7 +38,7 @@ def stream(channel: grpc.Channel, token: str, text: str) -> Any:
         response_deserializer=runs_pb2.RunStreamResponse.FromString,
     )
     start = runs_pb2.RunStreamRequest(start=runs_pb2.RunStart(text=text))
-    return method(iter([start]), metadata=(("authorization", f"Bearer {token}"),), timeout=30)
+    return method(iter([start]), metadata=(("authorization", f"Bearer {token}"),), timeout=WAIT_S)
 
 
 def test_a_run_over_grpc_and_a_stop_that_leaves_the_run_to_the_next_start(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_start_loads_neither_grpc_nor_what_telemetry_needs() -> None:
         "[name for name in ('grpc', 'google.protobuf', 'prometheus_client', 'opentelemetry') if name in sys.modules]"
     )
     command = [sys.executable, "-c", f"import sys, {wired}; print({loaded})"]
-    assert subprocess.run(command, capture_output=True, timeout=30, check=True).stdout.decode().strip() == "[]"
+    assert subprocess.run(command, capture_output=True, timeout=WAIT_S, check=True).stdout.decode().strip() == "[]"
 
 
 def test_grpc_can_be_switched_off(tmp_path: Path) -> None:

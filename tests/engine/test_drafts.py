@@ -1,6 +1,5 @@
 """Drafts through the engine: free, judged by what they changed, applied once, kept where a person was quicker."""
 
-import asyncio
 import os
 import subprocess
 from collections.abc import Sequence
@@ -73,12 +72,10 @@ async def question(engine: Engine) -> ApprovalRecord:
         waiting = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, after="", limit=10))
         return waiting[0] if waiting else None
 
-    for _ in range(1000):
-        record = await found()
-        if record is not None:
-            return record
-        await asyncio.sleep(0.01)
-    raise AssertionError("nothing was asked")
+    await until(found, "a question")
+    record = await found()
+    assert record is not None
+    return record
 
 
 async def test_an_ordinary_command_runs_and_is_applied_without_a_question(tmp_path: Path) -> None:

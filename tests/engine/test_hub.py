@@ -10,10 +10,10 @@ from palyra.core.ids import Principal, RunId, SessionId, StreamId
 from palyra.core.trust import Trust
 from palyra.engine.hub import BUFFERED_FRAMES_MAX, TAKEN_FRAMES_MAX, Frame, Hub, LiveFrame, NoFrames
 from palyra.ports.journal import Journal
+from tests.support.waiting import WAIT_S
 
 SESSION = SessionId(StreamId("01JZ0000000000000000000000"))
 RUN = RunId("01JZ0000000000000000000001")
-LIMIT_S = 5.0  # Nothing here takes that long; it only ends a test that would hang.
 
 
 class EmptyTape:
@@ -57,7 +57,7 @@ def recorded(seq: int) -> Event:
 
 
 async def take(frames: AsyncIterator[Frame]) -> Frame:
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         return await anext(frames)
 
 
@@ -100,7 +100,7 @@ async def test_a_reader_who_waits_can_be_woken_with_nothing() -> None:
     taking = asyncio.create_task(follower.take())
     await asyncio.sleep(0)
     follower.wake()
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         assert list(await taking) == []
 
 

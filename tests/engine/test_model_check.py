@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from palyra.core.budget import Budget, BudgetAction, BudgetPeriod, BudgetScope
 from palyra.core.errors import Conflict, NotFound
 from palyra.core.events.model import Finish, ModelError, Usage
 from palyra.core.service_runs import MODEL_CHECK
-from palyra.engine.api import model_check
 from palyra.engine.api.model_check import PROMPT
 from palyra.engine.api.requests import RunsQuery, UsageQuery
 from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed, Delta, Failed, ModelRequest, Provider, ReasoningDelta, TextDelta
 from palyra.ports.views import UsageGroup
 from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.routines import SetClock
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -96,12 +96,18 @@ async def test_a_stream_without_an_end_is_a_failure(tmp_path: Path, deltas: tupl
     assert (checked.ok, checked.code) == (False, code)
 
 
-async def test_a_silent_provider_is_not_waited_for_longer_than_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model_check, "MODEL_CHECK", replace(MODEL_CHECK, wall_clock_ms=50))
-    provider = Saying(before=asyncio.Event().wait)
-    async with workshop(tmp_path, m=provider).open() as engine:
+async def test_a_silent_provider_is_not_waited_for_longer_than_the_limit(tmp_path: Path) -> None:
+    clock = SetClock()
+
+    async def hold() -> None:
+        clock.at_ms += MODEL_CHECK.wall_clock_ms
+        engine._parts.deadlines.look_at_clock()
+        await asyncio.Event().wait()
+
+    provider = Saying(before=hold)
+    made = workshop(tmp_path, m=provider)
+    made.clock = clock
+    async with made.open() as engine:
         checked = await engine.status.check_model(OWNER, "m")
         assert (checked.ok, checked.code, provider.is_closed) == (False, "timeout", True)
         assert await runs_of(engine) == [(*CHECKED, "cancelled")]
@@ -182,7 +188,7 @@ async def test_a_check_that_is_cut_off_is_cancelled_and_judges_nobody(tmp_path: 
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             while await runs_of(engine) != [(*CHECKED, "cancelled")]:
                 await asyncio.sleep(0.01)
         assert [model.health for model in engine.status.models()] == ["ok"]

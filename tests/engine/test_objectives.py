@@ -26,7 +26,7 @@ from tests.support.asking import ask, calls, finished, says
 from tests.support.delegating import run
 from tests.support.engines import OWNER, Workshop
 from tests.support.reviewing import Author, study_at
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -183,7 +183,7 @@ async def test_one_slot_is_enough_for_a_run_and_its_reviewer(tmp_path: Path) -> 
     author = Author("By the almanac.", reviews=([True],))
     async with study_at(tmp_path, author, EngineSettings(runs_active_max=1)).open() as engine:
         started = [await engine.runs.start(OWNER, ask(f"go {n}", objectives=(TEXT,))) for n in range(3)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             for each in started:
                 await finished(engine, each)
         assert [(await engine.runs.get(OWNER, each.id)).state for each in started] == ["done"] * 3

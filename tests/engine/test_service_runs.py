@@ -18,6 +18,7 @@ from palyra.engine.engine import Engine
 from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.search import SearchQuery
 from tests.support.engines import ALICE, OWNER, Workshop
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -135,7 +136,7 @@ async def test_a_service_run_goes_on_after_a_crash(tmp_path: Path) -> None:
         task.cancel()
     provider.go_on.set()
     async with workshop.open() as engine:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_S):
             while [run.state for run in await engine.runs.list(OWNER, RunsQuery(has_services=True))] != ["done"]:
                 await asyncio.sleep(0.01)
     assert len(provider.requests) == 2

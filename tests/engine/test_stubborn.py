@@ -20,6 +20,7 @@ from palyra.engine.setup import EngineSettings
 from palyra.ports.journal import Append
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, SLOW, ask, calls, finished, first, says, wait_for
 from tests.support.engines import OWNER, Workshop, mark_tools
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +86,7 @@ async def test_streams_that_begin_one_new_session_together_all_end(tmp_path: Pat
             started, frames = await engine.runs.start_and_follow(OWNER, ask(session_key="new"))
             return started.session_id, [frame.type async for frame in frames if isinstance(frame, Event)][-1]
 
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             ended = await asyncio.gather(*[stream() for _ in range(5)])
     assert {type_name for _, type_name in ended} == {"run.done"}
     assert len({session for session, _ in ended}) == 1
@@ -241,7 +242,7 @@ async def test_what_time_made_due_is_not_lost_on_a_full_disk(tmp_path: Path, fai
 
         journal.commit = commit_later  # type: ignore[method-assign, assignment]
         record = await engine.runs.start(OWNER, ask())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             assert (await finished(engine, record))[-1].type == "run.done"
     assert len(refused) == failures_count
 
@@ -253,6 +254,6 @@ async def test_a_fault_of_ours_is_told_to_who_waits_for_it(tmp_path: Path) -> No
             raise ZeroDivisionError
 
         engine._setup.journal.commit = stumble  # type: ignore[method-assign, assignment]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             with pytest.raises(Unavailable, match="session_loop_failed"):
                 await engine.runs.start(OWNER, ask())

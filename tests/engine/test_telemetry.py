@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from palyra.adapters.providers.prepared_turns import PreparedCall, PreparedFailure, Turn
 from palyra.adapters.providers.scripted import Script
+from palyra.adapters.telemetry import export as export_module
 from palyra.adapters.telemetry.export import open_export
 from palyra.adapters.telemetry.meters import OTHER, VALUES_MAX, RunMeters
 from palyra.adapters.telemetry.prometheus import PrometheusMeter
@@ -31,7 +32,7 @@ from palyra.ports.tools import ToolCallContext
 from tests.support.asking import READ_THEN_ANSWER, SEND_THEN_ANSWER, ask, calls, finished, first, says
 from tests.support.collectors import Collector, attributes_of, collecting
 from tests.support.engines import OWNER, MarkTool, Workshop
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 
@@ -161,6 +162,13 @@ async def test_a_fault_of_telemetry_never_reaches_a_run(tmp_path: Path) -> None:
     assert events[-1].type == "run.done"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collector that is there is given its time, which it needs on a busy machine."""
+    monkeypatch.setattr(export_module, "FLUSH_MS", round(1000 * WAIT_S))
+    monkeypatch.setattr(export_module, "SEND_TIMEOUT_S", WAIT_S)
+
+
 async def traced(root: Path, scripts: Sequence[Script], collector: Collector) -> Any:
     export = open_export(collector.url, "palyra-test", "1", 1.0)
     workshop = Workshop(root, scripts)
@@ -171,6 +179,7 @@ async def traced(root: Path, scripts: Sequence[Script], collector: Collector) ->
     return run
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_trace_of_two_turns_and_three_tools_has_its_shape_names_and_links(tmp_path: Path) -> None:
     with collecting() as collector:
         run = await traced(tmp_path, THREE_TOOLS, collector)
@@ -208,6 +217,7 @@ async def test_a_trace_of_two_turns_and_three_tools_has_its_shape_names_and_link
     assert SECRET not in str(spans)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_failed_call_is_an_error_in_the_trace_and_a_line_in_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,6 +237,7 @@ async def test_a_failed_call_is_an_error_in_the_trace_and_a_line_in_the_log(
     assert f"session_id={run.session_id}" in lines[0]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_delegated_run_is_a_trace_of_its_own_that_links_to_the_call(tmp_path: Path) -> None:
     scripts = [
         Script(when="^inner$", turns=(says("Inner."),)),
@@ -256,7 +267,7 @@ async def test_a_collector_that_is_gone_costs_a_run_nothing(tmp_path: Path) -> N
     async with workshop.open() as engine:
         run = await engine.runs.start(OWNER, ask())
         assert (await finished(engine, run))[-1].type == "run.done"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_S):
         await asyncio.to_thread(export.close)
 
 

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from palyra.engine.wakeup import Wakeup
-
-LIMIT_S = 5.0  # Nothing here takes that long; it only ends a test that would hang.
+from tests.support.waiting import WAIT_S
 
 
 async def test_setting_wakes_the_waiting_task() -> None:
@@ -15,14 +14,14 @@ async def test_setting_wakes_the_waiting_task() -> None:
     await asyncio.sleep(0)
     wakeup.set()
     wakeup.set()
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         await waiting
 
 
 async def test_setting_before_anybody_waits_is_not_lost() -> None:
     wakeup = Wakeup()
     wakeup.set()
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         await wakeup.wait()
 
 
@@ -43,5 +42,5 @@ async def test_a_cancelled_task_can_wait_again() -> None:
     wakeup.set()
     with pytest.raises(asyncio.CancelledError):
         await waiting
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(WAIT_S):
         await wakeup.wait()

@@ -19,7 +19,7 @@ from palyra.gateway.http.server import serve_http
 from palyra.gateway.http.settings import HttpSettings
 from tests.gateway.grpc_scene import open_grpc
 from tests.gateway.prepared import Prepared
-from tests.gateway.scene import ADMIN, Scene
+from tests.gateway.scene import ADMIN, WAIT_S, Scene
 from tests.gateway.test_grpc_tls import authority
 from tests.support.engines import OWNER
 
@@ -183,7 +183,7 @@ def load(name: str) -> Any:
 
 
 async def test_the_examples_work(both: Both) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         assert await load("ask_over_http").ask(both.url, ADMIN, "go") == "done"
         asked: list[str] = []
 
@@ -209,7 +209,7 @@ async def test_the_example_prints_an_answer_that_came_before_it_looked(
                 yield each
 
     monkeypatch.setattr(example, "HttpGatewayClient", Late)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         await example.ask(both.url, ADMIN, "go")
     assert len(capsys.readouterr().out.splitlines()[0]) > 0
 
@@ -218,7 +218,7 @@ async def test_the_examples_of_the_page_work_beside_a_question_of_another_run(
     both: Both, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = await both.http.start_run(RunWish(text="send", session_key="another"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         async for update in both.http.follow(other.id):
             if update.type == "approval.requested":
                 break

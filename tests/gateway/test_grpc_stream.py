@@ -58,6 +58,16 @@ async def begun(wire: GrpcScene, first: Said, token: str | None = None, **option
     return call, (await call.read()).started.run_id
 
 
+async def speaking(wire: GrpcScene, key: str, deadlines_s: tuple[float, ...]) -> tuple[Any, str]:
+    """A stream whose run speaks, under the first deadline that leaves the time for that."""
+    for deadline_s in deadlines_s:
+        with contextlib.suppress(grpc.aio.AioRpcError):
+            call, run_id = await begun(wire, start("slowly", idempotency_key=key), timeout=deadline_s)
+            await first_of(call, is_live)
+            return call, run_id
+    raise AssertionError("the run never spoke")
+
+
 async def rest(call: Any) -> list[runs_pb2.RunStreamResponse]:
     messages = []
     async with asyncio.timeout(6 * WAIT_S):
@@ -153,11 +163,9 @@ async def test_input_reaches_the_run(wire: GrpcScene, prepared: Prepared) -> Non
 async def test_a_dropped_stream_never_cancels_its_run(
     wire: GrpcScene, prepared: Prepared, leaving: str, scene: Scene
 ) -> None:
-    options: dict[str, Any] = {"timeout": 1.0} if leaving == "deadline" else {}
     async with grpc.aio.insecure_channel(wire.server.address) as channel:
         own = GrpcScene(scene, wire.gateway, wire.server, channel)
-        call, run_id = await begun(own, start("slowly"), **options)
-        await first_of(call, is_live)
+        call, run_id = await speaking(own, leaving, (1.0, 10.0, WAIT_S) if leaving == "deadline" else (6 * WAIT_S,))
         if leaving == "cancelled":
             call.cancel()
         elif leaving == "deadline":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Generic, TypeVar
 
-WAIT_S = 30.0
+from tests.support.waiting import WAIT_S
 
 Server = TypeVar("Server")
 Result = TypeVar("Result")

@@ -18,6 +18,7 @@ from tests.support.asking import ask, finished
 from tests.support.commit_kills import kill_at_each_point, killing
 from tests.support.engines import OWNER, Workshop
 from tests.support.reviewing import Author, study_at
+from tests.support.waiting import WAIT_S
 
 OBJECTIVES = ("file:a exists", "The answer names its source.")
 
@@ -54,7 +55,7 @@ async def _begin(root: Path, point: int) -> None:
 async def _look(root: Path) -> dict[str, object]:
     async with _workshop(root).open() as engine:
         record = await engine.runs.start(OWNER, _request())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_S):
             events = await finished(engine, record)
         record = await engine.runs.get(OWNER, record.id)
         runs = await engine.runs.list(OWNER, RunsQuery(has_services=True))

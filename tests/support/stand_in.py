@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, until, wait_until
 
 SESSION = "01JZ0000000000000000SESS01"
 APPROVAL = "0Q3K5TB1V9C7XZ2M8N4R6S0W1Y"
@@ -62,7 +62,7 @@ class StandIn:
         self._do(self._close())
         self._do(self._end_tasks())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
+        self._thread.join()
         self._loop.close()
 
     def restart(self, pause_s: float) -> None:
@@ -93,7 +93,7 @@ class StandIn:
         async def wait() -> Any:
             return await act
 
-        return asyncio.run_coroutine_threadsafe(wait(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(wait(), self._loop).result(WAIT_S)
 
     async def _open(self) -> None:
         app = web.Application(middlewares=[self._guard], client_max_size=64 << 20)
@@ -420,6 +420,7 @@ class StandIn:
         self._live(run, "model.delta", turn=3, offset=0, text=answer[:half])
         await asyncio.sleep(0.05)
         if is_dropped:
+            await until(lambda: self._queues, "a stream that can be cut")
             self._cut()
             await asyncio.sleep(0.3)
             self._live(run, "model.delta", turn=3, offset=0, text=answer[:half])

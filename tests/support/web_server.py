@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import BodyPartReader, web
 
-CLOSE_S = 5.0
+from tests.support.waiting import WAIT_S
 
 
 @asynccontextmanager
@@ -22,7 +22,7 @@ async def served(app: web.Application) -> AsyncIterator[str]:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
-        await asyncio.wait_for(runner.cleanup(), CLOSE_S)
+        await asyncio.wait_for(runner.cleanup(), WAIT_S)
 
 
 async def read_form(request: web.Request) -> tuple[dict[str, str], dict[str, tuple[str, str, bytes]]]:

@@ -18,7 +18,7 @@ from palyra.core.trust import Trust
 from palyra.engine.api.requests import RunsQuery
 from palyra.engine.channels.intake import PAIRING_HINT, Receipt
 from palyra.ports.channels import ChannelViews
-from tests.support.asking import SEND_THEN_ANSWER, finished, says
+from tests.support.asking import SEND_THEN_ANSWER, first, says
 from tests.support.channels import ChannelScene, channel_scene, message, rules
 from tests.support.engines import OWNER
 from tests.support.waiting import until
@@ -93,7 +93,7 @@ async def test_a_viewer_is_local_and_not_operator(tmp_path: Path) -> None:
         assert next(event.trust for event in events if isinstance(event.data, MessageUser)) is Trust.LOCAL
 
 
-SLOW = [Script(turns=(Turn(chunks=tuple(Chunk("x", 20) for _ in range(30))), says("Both heard.")))]
+SLOW = [Script(turns=(Turn(chunks=tuple(Chunk("x", 20) for _ in range(1_000))), says("Both heard.")))]
 
 
 async def test_a_shared_conversation_has_one_session_and_each_word_its_speaker(tmp_path: Path) -> None:
@@ -192,7 +192,8 @@ async def test_the_concurrency_of_a_channel_holds_other_conversations_back(tmp_p
             await engine.channels.intake.receive(said)
         runs = [await engine.runs.list(Principal(f"channel:discord:s{number}"), RunsQuery()) for number in (1, 2)]
         assert [found[0].state for found in runs] == ["in_progress", "accepted"]
-        await finished(engine, runs[1][0], Principal("channel:discord:s2"))
+        await engine.runs.cancel(Principal("channel:discord:s1"), runs[0][0].id)
+        await first(await engine.runs.follow(Principal("channel:discord:s2"), runs[1][0].id, None), "model.delta")
 
 
 async def test_commands_answer_and_change_only_what_the_speaker_may(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.support.channels import ChannelScene, MemoryPlatform, channel_worksho
 from tests.support.waiting import until
 
 STORY = [Script(turns=(Turn(chunks=tuple(Chunk(f" word{number}", 20 if number else 300) for number in range(40))),))]
+ENDLESS = [Script(turns=(Turn(chunks=tuple(Chunk(f" word{number}", 20) for number in range(5_000))),))]
 
 
 @asynccontextmanager
@@ -74,7 +75,7 @@ async def _is_settled(scene: ChannelScene) -> bool:
 
 
 async def test_what_was_shown_of_a_cancelled_run_does_not_look_unfinished(tmp_path: Path) -> None:
-    async with live_scene(tmp_path, platform(), STORY) as scene:
+    async with live_scene(tmp_path, platform(), ENDLESS) as scene:
         await scene.say("go")
         await until(lambda: scene.platform.edits)
         await scene.say("/cancel")
