@@ -142,7 +142,7 @@ def test_skips_without_leave_fail_the_build(tmp_path: Path, results: str, allowe
     (tmp_path / "junit.xml").write_text(results)
     (tmp_path / "allowed").write_text(allowed)
     command = [sys.executable, str(ROOT / ".ci" / "check_skips.py"), "junit.xml", "allowed"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=30).returncode == code
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120).returncode == code
 
 
 @pytest.mark.parametrize(("failed_count", "code"), [(0, 1), (1, 0), (3, 0), (4, 1)])
@@ -151,7 +151,7 @@ def test_only_a_few_failed_tests_are_tried_again(tmp_path: Path, failed_count: i
     if names:
         (tmp_path / "lastfailed").write_text(json.dumps(dict.fromkeys(names, True)))
     command = [sys.executable, str(ROOT / ".ci" / "uncertain_tests.py"), "lastfailed"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout.split()) == (code, [] if code else names)
 
 
@@ -191,9 +191,9 @@ def run_git(folder: Path, *arguments: str) -> None:
     names = {f"GIT_{who}_{what}": "tester@example.com" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), **names}
     command = ["git", *arguments, *(["--cleanup=verbatim"] if arguments[0] == "commit" else [])]
-    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=30)
+    subprocess.run(command, cwd=folder, env=environment, check=True, timeout=120)
 
 
 def commit_check(folder: Path) -> str:
-    done = subprocess.run([sys.executable, "check.py"], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "check.py"], cwd=folder, capture_output=True, text=True, timeout=120)
     return f"{done.returncode} {done.stdout}"

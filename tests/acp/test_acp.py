@@ -19,9 +19,9 @@ from tests.gateway.scene import ADMIN
 from tests.openai_api.serving import Served, serve, workshop_at
 from tests.support.asking import calls, says
 from tests.support.engines import OWNER
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
-WAIT_S = 60.0
 FS = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 
@@ -196,7 +196,7 @@ async def test_a_file_outside_the_open_folder_is_read_only_after_a_yes(tmp_path:
 
 
 async def test_a_cancelled_prompt_ends_as_cancelled(tmp_path: Path) -> None:
-    workshop, _ = workshop_at(tmp_path, Turn(chunks=tuple(Chunk(f"w{n} ", 20) for n in range(500))))
+    workshop, _ = workshop_at(tmp_path, Turn(chunks=tuple(Chunk(f"w{n} ", 20) for n in range(3_000))))
     async with serve(workshop) as served, editing(served, tmp_path) as editor:
         session_id = await editor.begin()
         params = {"sessionId": session_id, "prompt": prompt("hello")}

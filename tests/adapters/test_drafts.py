@@ -26,7 +26,7 @@ from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 from palyra.ports.tools import ToolCallContext
 from tests.runtimes.shells import found_sandbox, make_context, make_setup
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 CASELESS_FOLDER = os.environ.get("PALYRA_CASELESS_FOLDER")
@@ -434,7 +434,7 @@ async def test_a_dropped_draft_lets_others_have_its_root_at_once(desk: Desk) -> 
     first, second = make_context(desk.root), make_context(desk.root)
     await desk.drafts.begin(first.effect_id, (str(desk.root),), is_alone=True)
     await desk.drafts.drop(first.effect_id)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(WAIT_S):
         await desk.drafts.begin(second.effect_id, (str(desk.root),), is_alone=True)
 
 

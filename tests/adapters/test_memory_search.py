@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 BUNDLED = BundledEmbedder()
 ALICE = Principal("user:alice")
-SEARCH_S_MAX = 2.0  # Far above what it takes, so that a busy machine fails nothing.
+SEARCH_S_MAX = 2.0  # Of the processor, and far above what it takes.
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ async def test_vectors_of_another_version_or_width_are_no_damage_and_not_compare
 
 async def test_a_search_stays_quick_in_many_items(store: MemoryFile) -> None:
     await store.fill(item(number, f"common words and topic{number}") for number in range(1, 4_000))
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     for number in (7, 2_000, 3_999):
         assert (await found(store, f"common topic{number}"))[0].endswith(f"topic{number}")
-    assert time.perf_counter() - began_s < 3 * SEARCH_S_MAX
+    assert time.process_time() - began_s < 3 * SEARCH_S_MAX

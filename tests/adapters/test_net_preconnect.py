@@ -6,11 +6,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from palyra.adapters.net.client import HttpClient, Outgoing
 from palyra.adapters.net.preconnect import Preconnect
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n"
 END = b"0\r\n\r\n"
-TEST_S = 20.0
+TEST_S = WAIT_S
 
 
 class Server:

@@ -19,10 +19,10 @@ from palyra.core.events.model import Finish, ModelError
 from palyra.ports.provider import Completed, Failed, TextDelta
 from tests.support.provider_answers import ADAPTERS, KEY, Told, ask, chat, half_hello, hello, make, request
 from tests.support.stand_in_provider import Played, StandInProvider, events, refusal
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
-HASTY = Timeouts(connect_s=1.0, first_byte_s=0.05, idle_s=0.05)
+HASTY = Timeouts(connect_s=WAIT_S, first_byte_s=0.05, idle_s=0.05)
 KINDS = pytest.mark.parametrize("kind", sorted(ADAPTERS))
 ASKED = request(UserMessage("Hi."))
 
@@ -37,7 +37,9 @@ async def client() -> AsyncIterator[HttpClient]:
 async def play(kind: str, client: HttpClient, *answers: Played, timeouts: Timeouts | None = None) -> tuple[Told, int]:
     """What came of it, and how often was asked."""
     async with StandInProvider(*answers) as server:
-        told = await ask(make(kind, server.url, client, timeouts or Timeouts(first_byte_s=5, idle_s=5)), ASKED)
+        told = await ask(
+            make(kind, server.url, client, timeouts or Timeouts(first_byte_s=WAIT_S, idle_s=WAIT_S)), ASKED
+        )
         assert KEY not in repr(told)
         return told, len(server.asked)
 
@@ -58,7 +60,7 @@ async def test_a_refused_connection_is_a_fault_of_the_network(kind: str, client:
 
 @KINDS
 async def test_no_headers_in_time_is_a_timeout_and_is_not_tried_again(kind: str, client: HttpClient) -> None:
-    timeouts = Timeouts(connect_s=0.05, first_byte_s=0.05, idle_s=5)
+    timeouts = Timeouts(connect_s=0.05, first_byte_s=0.05, idle_s=WAIT_S)
     told, asked = await play(kind, client, Played(is_silent=True), timeouts=timeouts)
     assert (code_of(told), asked <= 1) == (ModelError.TIMEOUT, True)
 
@@ -79,7 +81,7 @@ async def test_a_stall_before_the_first_token_is_a_timeout(kind: str, client: Ht
 
 @KINDS
 async def test_a_stall_in_the_middle_keeps_what_came(kind: str, client: HttpClient) -> None:
-    timeouts = Timeouts(first_byte_s=5, idle_s=0.05)
+    timeouts = Timeouts(first_byte_s=WAIT_S, idle_s=0.05)
     told, asked = await play(kind, client, Played(body=half_hello(kind), then="stall"), timeouts=timeouts)
     assert (told.text, code_of(told), asked) == ("Hel", ModelError.TIMEOUT, 1)
 
@@ -195,7 +197,7 @@ async def test_an_error_inside_a_stream_ends_it(kind: str, client: HttpClient) -
 async def test_an_answer_that_said_everything_is_whole_though_its_end_is_missing(client: HttpClient) -> None:
     body = chat({"content": "All."}, finish="stop").replace(b"data: [DONE]\n\n", b"")
     for then in ("end", "cut", "stall"):
-        timeouts = Timeouts(first_byte_s=5, idle_s=0.05)
+        timeouts = Timeouts(first_byte_s=WAIT_S, idle_s=0.05)
         told, _ = await play("openai-chat", client, Played(body=body, then=then), timeouts=timeouts)
         assert (told.text, told.last) == ("All.", Completed(Finish.STOP))
 

@@ -45,6 +45,7 @@ from tests.support.provider_answers import (
     tool_block,
 )
 from tests.support.stand_in_provider import Played, StandInProvider, refusal
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 MODEL = "openai-chat:a-model"
@@ -373,12 +374,12 @@ async def test_closing_the_stream_closes_the_vendors(vendors: Make) -> None:
 
     model = FunctionModel(stream_function=endless)
     task = asyncio.create_task(ask(vendors(None, build=lambda *_: model), request(UserMessage("Hi."))))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await begun.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_S):
         await closed.wait()
 
 
@@ -388,7 +389,7 @@ async def test_closing_the_stream_closes_its_connection(vendors: Make) -> None:
         assert await anext(stream) == TextDelta("Hel")
         await stream.aclose()
         # The stand-in writes until nobody listens.
-        _, playing = await asyncio.wait(server._tasks, timeout=5)
+        _, playing = await asyncio.wait(server._tasks, timeout=WAIT_S)
         assert not playing
 
 
@@ -489,7 +490,7 @@ async def test_half_an_answer_is_never_whole_and_never_asked_for_again(kind: str
 
 @pytest.mark.parametrize("played", [Played(is_silent=True), Played(body=half_hello("openai-chat"), then="stall")])
 async def test_silence_ends_the_call(played: Played, vendors: Make) -> None:
-    timeouts = Timeouts(connect_s=2, first_byte_s=0.3, idle_s=0.3)
+    timeouts = Timeouts(connect_s=WAIT_S, first_byte_s=0.3, idle_s=0.3)
     async with StandInProvider(played) as server:
         told = await ask(vendors(v1(server), timeouts=timeouts), request(UserMessage("Hi.")))
     assert isinstance(told.last, Failed)
@@ -573,4 +574,4 @@ def test_building_the_provider_imports_nothing_large() -> None:
         "PydanticAi(ProviderEndpoint(name='other'), lambda: None)\n"
         "sys.exit('pydantic_ai' in sys.modules)"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=WAIT_S).returncode == 0

@@ -109,9 +109,9 @@ def test_usual_pattern_is_checked_in_a_long_value(pattern: str, fitting: str) ->
 
 
 def test_pattern_that_explodes_ends_soon() -> None:
-    started = time.monotonic()
+    began_s = time.process_time()
     CHECK.errors({"pattern": r"^(a|a|aa)+(?!b)$"}, "a" * 60 + "!")
-    assert time.monotonic() - started < 2
+    assert time.process_time() - began_s < 2
 
 
 def test_text_has_to_be_json_before_it_can_fit() -> None:

@@ -15,6 +15,7 @@ from palyra.adapters.tokens.files import TOKENS, FileTokens, ensure_admin_token
 from palyra.core.errors import Corrupt, NotFound, Unavailable
 from palyra.core.ids import Principal
 from palyra.ports.tokens import Role, TokenRow, hash_token, includes, is_valid
+from tests.support.waiting import WAIT_S
 
 ALICE = Principal("user:alice")
 
@@ -110,7 +111,7 @@ def test_processes_that_change_tokens_at_once_lose_nothing(tmp_path: Path, token
     first = tokens.issue(new_row())
     processes = [issuing(tmp_path, 25) for _ in range(3)]
     tokens.revoke(tokens.rows()[0].id)
-    said = [process.communicate(timeout=30)[0].split() for process in processes]
+    said = [process.communicate(timeout=WAIT_S)[0].split() for process in processes]
     issued = {hash_token(token) for each in said for token in each}
     assert len(issued) == 75
     assert {row.hash for row in tokens.rows()} == issued | {hash_token(first)}

@@ -28,10 +28,10 @@ from tests.support.policies import TAINT, question, with_policies
 from tests.support.sites import LOOPBACK, Respond, Site, moved, ok, site
 from tests.support.tool_calls import code_of, context
 from tests.support.traits import reads_outside
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
-TEST_S = 20.0
+TEST_S = WAIT_S
 SHORT_S = 0.3
 MIB = 1024 * 1024
 HTML = "text/html; charset=utf-8"
@@ -373,6 +373,9 @@ async def test_slow_answer_ends_at_the_time_limit(respond: Respond) -> None:
     async with scene() as s:
         s.home.answers["/"] = respond
         result = await s.call({"url": f"{s.home.url}/"}, HttpFetch(s.guard, total_s=SHORT_S))
+        for total_s in (5.0, 50.0):  # On a busy machine a short time may be over without a connection.
+            if code_of(result) == "connect_timed_out":
+                result = await s.call({"url": f"{s.home.url}/"}, HttpFetch(s.guard, total_s=total_s))
         assert code_of(result) == "timed_out" or "ends here" in result.output
         await until(lambda: s.home.open_count == 0)
 

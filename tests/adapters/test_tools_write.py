@@ -18,6 +18,7 @@ from palyra.adapters.tools.preview import PREVIEW_LENGTH_MAX
 from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.tools import ToolResult
 from tests.support.tool_calls import code_of, context, execute
+from tests.support.waiting import WAIT_S, wait_until
 
 pytestmark = pytest.mark.anyio
 KILLS = 6
@@ -121,11 +122,11 @@ async def test_cancelled_write_changes_nothing(tmp_path: Path, monkeypatch: pyte
     def held(*arguments: object) -> None:
         fill(*arguments)  # type: ignore[arg-type]
         entered.set()
-        released.wait(5)
+        released.wait(WAIT_S)
 
     monkeypatch.setattr(fs_write, "fill_partial", held)
     task = asyncio.create_task(write(tmp_path, "a.txt", "new"))
-    await asyncio.to_thread(entered.wait, 5)
+    assert await asyncio.to_thread(entered.wait, WAIT_S)
     task.cancel()
     await asyncio.sleep(0)
     released.set()
@@ -147,6 +148,8 @@ def test_killed_in_the_middle_the_file_is_old_or_new(tmp_path: Path) -> None:
             child.stdout.readline()
             # Any moment will do: the claim is about every one of them.
             time.sleep(0.01 + number * 0.0137)
+            if number == KILLS - 1:
+                wait_until((tmp_path / "deep" / "file.txt").exists)  # A busy machine may not have come so far.
             child.send_signal(signal.SIGKILL)
             child.wait()
         file = tmp_path / "deep" / "file.txt"

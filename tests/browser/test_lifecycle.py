@@ -96,8 +96,9 @@ def test_killed_driver_is_replaced(
 
 async def test_idle_browser_ends_by_itself(tmp_path: Path) -> None:
     async with asyncio.timeout(TEST_S), scene(tmp_path, BrowserSettings(idle_s=0.3)) as own:
-        await own.output("open", url=own.page("/", "<p>x</p>"))
-        assert pids(own)
+        opening = asyncio.create_task(own.output("open", url=own.page("/", "<p>x</p>")))
+        await until(lambda: pids(own))  # It may be over before the page is told.
+        await opening
         await until(lambda: not pids(own))
         assert await own.code("read") == "no_page"
 

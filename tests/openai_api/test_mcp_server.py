@@ -18,6 +18,7 @@ from tests.gateway.scene import ADMIN
 from tests.openai_api.serving import USER, Served, serve, workshop_at
 from tests.support.asking import calls, says
 from tests.support.engines import OWNER
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +29,7 @@ WORDS = tuple(Chunk(f"w{n} ", 5) for n in range(20))
 
 
 def headed(token: str = ADMIN) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=20)
+    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_S)
 
 
 class Connected:

@@ -10,16 +10,17 @@ from palyra.core.errors import PalyraError
 from palyra.ports.references import ReadScope, ReferenceText
 from tests.references.documents import PlainDocuments
 from tests.support.sites import Site, moved, ok, site
+from tests.support.waiting import WAIT_S
 
 SCOPE = ReadScope(workspace=(), chars_max=100, may_read=lambda path: True)
 
 
-async def read(url: str, *opened: Site, total_s: float = 5.0) -> ReferenceText:
+async def read(url: str, *opened: Site, total_s: float = WAIT_S) -> ReferenceText:
     guard = Guard(("127.0.0.1", each.port) for each in opened)
     return await GuardedPages(guard, PlainDocuments(), total_s).read_page(url, SCOPE)
 
 
-async def refusal(url: str, *opened: Site, total_s: float = 5.0) -> str:
+async def refusal(url: str, *opened: Site, total_s: float = WAIT_S) -> str:
     with pytest.raises(PalyraError) as refused:
         await read(url, *opened, total_s=total_s)
     return refused.value.code

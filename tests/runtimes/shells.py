@@ -44,6 +44,7 @@ SECRET = "the-daemons-own-secret"
 USERS = ["self", "nobody"] if os.geteuid() == 0 else ["self"]
 _EFFECTS = count(1)  # Two drafts of one effect would share a folder.
 DRIVER = Path(__file__).parent / "as_user.py"
+PATIENCE_S = 60.0  # Far more than a command of a test takes on a busy machine.
 
 
 class House(msgspec.Struct, frozen=True):
@@ -194,13 +195,14 @@ def _policy() -> CedarPolicy:
 
 def attempt(user: str, command: str, house: House, limits: CommandLimits | None = None, **arguments: object) -> Attempt:
     """Runs it to its end as one of USERS, and applies what it changed."""
-    asked: JsonObject = {"command": command, "timeout_s": 20, **arguments}
+    asked: JsonObject = {"command": command, "timeout_s": PATIENCE_S, **arguments}
     return _ordered(user, Trial(asked, house, limits or CommandLimits()))
 
 
 def drafted(user: str, command: str, house: House) -> Attempt:
     """Runs it to its end as one of USERS, and drops what it changed."""
-    return _ordered(user, Trial({"command": command, "timeout_s": 20}, house, CommandLimits(), is_applied=False))
+    asked: JsonObject = {"command": command, "timeout_s": PATIENCE_S}
+    return _ordered(user, Trial(asked, house, CommandLimits(), is_applied=False))
 
 
 class Trial(msgspec.Struct, frozen=True):

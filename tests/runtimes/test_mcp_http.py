@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from palyra.adapters.runtimes.mcp.http import RECONNECT_EVERY_S_MIN, _ReconnectPace
 from palyra.adapters.runtimes.mcp.server import ServerState
@@ -62,7 +63,11 @@ async def test_call_over_http_that_takes_too_long_ends_and_the_next_one_works() 
     async with http_server(port), ready(over_http(port, timeout_s=0.5)) as servers:
         starts_count = status(servers, "web").starts_count
         assert (await use(servers, "mcp.web.wait", {"seconds": 60})).outcome is Outcome.TIMEOUT
-        assert (await use(servers, "mcp.web.add", {"a": 1, "b": 1})).output == "2"
+
+        async def is_answered() -> bool:
+            return (await use(servers, "mcp.web.add", {"a": 1, "b": 1})).output == "2"
+
+        await until(is_answered)  # The same limit is short for any call on a busy machine.
         assert status(servers, "web").starts_count == starts_count
 
 
@@ -81,7 +86,7 @@ async def test_answer_over_http_beyond_the_limit_harms_nothing(form: str) -> Non
 
 async def test_server_over_http_that_went_away_is_found_again() -> None:
     port = free_port()
-    async with running(over_http(port)) as servers:
+    async with running(over_http(port, timeouts=replace(QUICK, restart_wait_s=20))) as servers:
         await until(lambda: status(servers, "web").state is ServerState.DOWN)
         assert "cannot be reached" in servers.missing()[0].reason
         async with http_server(port) as pid:
@@ -146,7 +151,8 @@ async def test_server_that_greets_and_then_hangs_on_everything_is_given_up_and_c
         await reader.read()  # Until the client lets go of it.
         writer.close()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", port), running(over_http(port)) as servers:
+    settings = over_http(port, timeouts=replace(QUICK, request_s=0.5))
+    async with await asyncio.start_server(serve, "127.0.0.1", port), running(settings) as servers:
         await until(lambda: status(servers, "web").state is ServerState.DOWN)
         assert servers.tools() == ()
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.runtimes.shell import processes
+from palyra.adapters.runtimes.shell import run as calls
 from palyra.adapters.runtimes.shell.background import PAGE_LENGTH_MAX, ShellList, ShellOutput, ShellStop
 from palyra.adapters.runtimes.shell.processes import RUNNING_PER_RUN_MAX
 from palyra.adapters.runtimes.shell.run import ShellRun, ShellSetup
@@ -14,7 +16,7 @@ from palyra.core.ids import RunId
 from palyra.core.tools import ToolResult
 from palyra.ports.processes import Processes
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.anyio
 ONE, OTHER = "01JZ0000000000000000RUN001", "01JZ0000000000000000RUN002"
@@ -46,22 +48,32 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    for place, name in ((processes, "STOP_WAIT_S"), (calls, "CANCEL_WAIT_S")):
+        monkeypatch.setattr(place, name, WAIT_S)  # Killing may take a busy machine long.
     made = Desk(tmp_path)
     yield made
     await made.processes.close()
     assert made.processes.list() == ()
 
 
-async def test_start_returns_at_once_with_an_id_and_the_first_output(desk: Desk) -> None:
-    result = await desk.start("echo ready; sleep 60")
+async def test_start_returns_at_once_with_an_id_and_the_first_output(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = await desk.start("echo ready; sleep 300")
+    for wait_s in (5.0, 50.0):  # On a busy machine a sandbox starts later.
+        if "ready" not in result.output:
+            await desk.processes.end_run(RunId(ONE))
+            monkeypatch.setattr(calls, "FIRST_WAIT_S", wait_s)
+            result = await desk.start("echo ready; sleep 300")
     assert result.outcome is Outcome.OK
     assert f"[Process {desk.id_of()} runs in the background. Read on with offset 6.]\nready\n" == result.output
     assert result.sandbox.startswith("bwrap+seccomp")
     assert desk.id_of() in await desk.list()
 
 
-async def test_early_death_is_told(desk: Desk) -> None:
+async def test_early_death_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "FIRST_WAIT_S", WAIT_S)
     result = await desk.start("echo broken >&2; exit 7")
     assert "has ended with exit status 7" in result.output
     assert "broken" in result.output

@@ -130,7 +130,7 @@ def inside(folder: Path) -> set[str]:
 async def test_fork_bomb_is_stopped_by_the_kernel_and_told(
     groups: Groups, unwatched: None, ledger: Ledger, tmp_path: Path
 ) -> None:
-    result = await run("bomb() { sleep 60 & bomb & bomb & }; bomb; sleep 60", tmp_path, limits=SMALL, timeout_s=10)
+    result = await run("bomb() { sleep 60 & bomb & bomb & }; bomb; sleep 60", tmp_path, limits=SMALL, timeout_s=60)
     assert max(ledger.peaks) <= tasks_max(SMALL)
     if os.geteuid() == 0:  # An ordinary user's are refused earlier, by the limit that each process has.
         assert (result.outcome, code_of(result)) == (Outcome.FAILED, "process_limit")
@@ -168,8 +168,11 @@ exit 0"""
 async def test_as_many_processes_as_are_allowed_fit_with_their_threads(
     groups: Groups, ledger: Ledger, tmp_path: Path
 ) -> None:
-    threads = "import threading, time; [threading.Thread(target=time.sleep, args=(0.3,)).start() for _ in range(2)]"
-    command = f'for i in $(seq 1 {SMALL.processes_count - 2}); do python3 -c "{threads}" & done; wait; echo all'
+    count = SMALL.processes_count - 2
+    wait = f"[time.sleep(0.01) for _ in iter(lambda: len(os.listdir('/tmp/up')) < {count}, False)]"  # For all others.
+    threads = f"[threading.Thread(target=lambda: {wait}).start() for _ in range(2)]"
+    one = f"import os, threading, time; open('/tmp/up/$i', 'w').close(); {threads}"
+    command = f'mkdir /tmp/up; for i in $(seq 1 {count}); do python3 -c "{one}" & done; wait; echo all'
     result = await run(command, tmp_path, limits=replace(SMALL, memory_bytes=1024 * MIB))
     assert (result.outcome, result.output) == (Outcome.OK, "all\n")
     assert max(ledger.peaks) > SMALL.processes_count
@@ -180,15 +183,15 @@ async def test_memory_split_over_processes_is_held_by_the_kernel(
     groups: Groups, unwatched: None, tmp_path: Path
 ) -> None:
     one = HOLDING.format(mib=40, s=60)
-    result = await run(f"for i in 1 2 3 4 5 6; do {one} & done; wait", tmp_path, limits=SMALL, timeout_s=30)
+    result = await run(f"for i in 1 2 3 4 5 6; do {one} & done; wait", tmp_path, limits=SMALL, timeout_s=60)
     assert (result.outcome, code_of(result)) == (Outcome.FAILED, "memory_limit")
 
 
 async def test_one_killed_for_want_of_memory_ends_all_of_the_command(
     groups: Groups, unwatched: None, tmp_path: Path
 ) -> None:
-    many = f"for i in 1 2 3 4; do {HOLDING.format(mib=40, s=1)} & done"
-    result = await run(f"{many}; wait; sleep 60; echo went on", tmp_path, limits=SMALL, timeout_s=30)
+    many = f"for i in 1 2 3 4; do {HOLDING.format(mib=40, s=60)} & done"
+    result = await run(f"{many}; wait; sleep 60; echo went on", tmp_path, limits=SMALL, timeout_s=60)
     assert code_of(result) == "memory_limit"
     assert "went on" not in result.output
 
@@ -197,8 +200,8 @@ async def test_want_of_memory_is_told_of_a_command_that_ended_before_anybody_loo
     groups: Groups, unwatched: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("palyra.adapters.runtimes.shell.child.FIRST_LOOK_S", 3600.0)
-    many = f"for i in 1 2 3 4; do {HOLDING.format(mib=40, s=0.5)} & done"
-    result = await run(f"{many}; wait; exit 0", tmp_path, limits=SMALL, timeout_s=30)
+    many = f"for i in 1 2 3 4; do {HOLDING.format(mib=40, s=60)} & done"
+    result = await run(f"{many}; wait -n; kill $(jobs -p); wait; exit 0", tmp_path, limits=SMALL, timeout_s=60)
     assert (result.outcome, code_of(result)) == (Outcome.FAILED, "memory_limit")
 
 
@@ -208,7 +211,7 @@ async def test_private_memory_counts_as_the_commands(
 ) -> None:
     limits = replace(SMALL, temporary_bytes=512 * MIB, shared_memory_bytes=512 * MIB)
     command = f"head -c 100M /dev/zero > {folder}/fits && echo fits; head -c 100M /dev/zero > {folder}/more; sleep 60"
-    result = await run(command, tmp_path, limits=limits, timeout_s=30)
+    result = await run(command, tmp_path, limits=limits, timeout_s=60)
     assert (result.output.splitlines()[0], code_of(result)) == ("fits", "memory_limit")
 
 

@@ -16,7 +16,7 @@ from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.events.tool import Outcome
 from palyra.core.tools import ToolResult
 from palyra.core.trust import Trust
-from tests.runtimes.shells import found_sandbox, make_context, make_setup
+from tests.runtimes.shells import PATIENCE_S, found_sandbox, make_context, make_setup
 
 pytestmark = pytest.mark.anyio
 
@@ -47,18 +47,18 @@ async def site() -> AsyncIterator[int]:
 async def reach(command: str, folder: Path, has_network: bool = True) -> ToolResult:
     tool = ShellRun(found_sandbox(), replace(make_setup(), proxy_path=str(folder / "proxy")))
     context = replace(make_context(folder / "workspace"), has_network=has_network)
-    return await tool.execute({"command": command, "timeout_s": 20}, context)
+    return await tool.execute({"command": command, "timeout_s": PATIENCE_S}, context)
 
 
 async def test_an_open_target_is_reached_through_the_proxy_alone(folder: Path) -> None:
     async with site() as port, GuardedProxy(Guard(allow=[("127.0.0.1", port)])) as proxy:
         await proxy.start(folder / "proxy")
-        fetch = f"curl -sS --max-time 5 --noproxy '' http://127.0.0.1:{port}/"
+        fetch = f"curl -sS --max-time 40 --noproxy '' http://127.0.0.1:{port}/"
         result = await reach(fetch, folder)
         assert (result.outcome, result.output) == (Outcome.OK, "the page\n")
         assert (result.trust, result.source) == (Trust.EXTERNAL, "tool:shell.run")
         assert result.sandbox.endswith("+proxy")
-        around = await reach(f"curl -sS --max-time 5 --noproxy '*' http://127.0.0.1:{port}/", folder)
+        around = await reach(f"curl -sS --max-time 40 --noproxy '*' http://127.0.0.1:{port}/", folder)
         assert around.outcome is Outcome.FAILED
         closed = await reach(fetch, folder, has_network=False)
         assert closed.outcome is Outcome.FAILED
@@ -69,7 +69,7 @@ async def test_the_guard_refuses_what_is_not_public(folder: Path) -> None:
     async with site() as port, GuardedProxy(Guard()) as proxy:
         await proxy.start(folder / "proxy")
         result = await reach(
-            f"curl -sS --max-time 5 --noproxy '' -o /dev/null -w '%{{http_code}}' http://127.0.0.1:{port}/", folder
+            f"curl -sS --max-time 40 --noproxy '' -o /dev/null -w '%{{http_code}}' http://127.0.0.1:{port}/", folder
         )
     assert result.output == "403"
 

@@ -12,9 +12,8 @@ from palyra.adapters.runtimes.shell.leftovers import end_left
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.sandbox import Order, Sandbox, Started, find_sandbox, spawn
 from tests.support.examples import examples
-from tests.support.waiting import wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
-WAIT_S = 20.0
 KILLS_COUNT = examples(10)
 WITHIN_S = 0.02  # A sandbox starts within about this time.
 # It is a daemon that is killed while its command starts.
@@ -62,10 +61,10 @@ def test_a_command_whose_daemon_is_killed_while_it_starts_never_goes_on(tmp_path
             check=False,
         )
         assert told.returncode == -signal.SIGKILL, told.stderr
-        wait_until(lambda: not is_orphan_running(root), "the command to end", WAIT_S)  # noqa: B023 - in this round
+        wait_until(lambda: not is_orphan_running(root), "the command to end")  # noqa: B023 - in this round
         # What may be left runs nothing, and the next start ends it.
         end_left(str(root / "home"))
-        wait_until(lambda: not sandboxes_of(root), "bubblewrap to end", WAIT_S)  # noqa: B023 - in this round
+        wait_until(lambda: not sandboxes_of(root), "bubblewrap to end")  # noqa: B023 - in this round
 
 
 def test_only_the_sandboxes_of_the_own_home_are_ended(tmp_path: Path) -> None:

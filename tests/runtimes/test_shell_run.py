@@ -24,9 +24,9 @@ from palyra.core.events.tool import EffectClass, Outcome, ParallelClass
 from palyra.core.spelling import is_seen
 from palyra.core.trust import Trust
 from tests.runtimes.shells import SECRET, found_sandbox, make_context, make_setup, run, run_applied
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
-WAIT_S = 10.0
 TOOL = ShellRun(found_sandbox(), make_setup())
 
 

@@ -104,14 +104,14 @@ async def test_endless_start_of_a_module_ends_too(bench: Bench) -> None:
 
 
 async def test_loop_goes_on_while_a_module_runs(bench: Bench) -> None:
-    tool = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = 0.3")
+    tool = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = 60")
     running = asyncio.create_task(execute(tool, {}))
-    turns_count = 0
-    while not running.done():
+    await until(lambda: busy_count(bench.runtime) == 1)
+    for _ in range(20):
         await asyncio.sleep(0.001)
-        turns_count += 1
-    assert code_of(running.result()) == "timeout"
-    assert turns_count > 20
+    assert busy_count(bench.runtime) == 1
+    running.cancel()
+    await asyncio.wait({running})
 
 
 @pytest.mark.parametrize(
@@ -259,14 +259,19 @@ async def test_cancel_frees_every_thread_at_once(bench: Bench) -> None:
 
 
 async def test_cancel_of_one_call_leaves_the_others_alone(bench: Bench) -> None:
-    tool = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = 1")
-    first, second = (asyncio.create_task(execute(tool, {})) for _ in range(2))
-    async with asyncio.timeout(PATIENCE_S):
-        await until(lambda: busy_count(bench.runtime) >= 2)
+    second_codes: list[str | None] = []
+    for timeout_s in (1, 10, 60):  # On a busy machine a short call may be over before both run.
+        tool = bench.tool(module(SPIN), limits=f"fuel = {MANY}, timeout_s = {timeout_s}")
+        first, second = (asyncio.create_task(execute(tool, {})) for _ in range(2))
+        await until(lambda: busy_count(bench.runtime) >= 2 or first.done() or second.done())  # noqa: B023 - of this round
         first.cancel()
         await asyncio.wait({first})
-        assert not second.done()
-        assert code_of(await second) == "timeout"
+        overlapped = first.cancelled() and not second.done()
+        second_code = code_of(await second)
+        if overlapped:
+            second_codes.append(second_code)
+            break
+    assert second_codes == ["timeout"]
 
 
 async def test_fuel_is_counted_the_same_every_time_and_ends_what_needs_more(tmp_path: Path) -> None:

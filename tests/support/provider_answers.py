@@ -22,7 +22,7 @@ ADAPTERS: dict[str, Callable[[ProviderEndpoint, KeySource, HttpClient], Provider
     "openai-responses": OpenAiResponses,
     "anthropic-messages": AnthropicMessages,
 }
-QUICK = Timeouts(connect_s=2.0, first_byte_s=5.0, idle_s=5.0)
+QUICK = Timeouts(connect_s=60.0, first_byte_s=60.0, idle_s=60.0)
 AT_ONCE = RetryPace(retries=2, first_s=0.001, most_s=0.001)
 
 

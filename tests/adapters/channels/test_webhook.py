@@ -10,6 +10,7 @@ from palyra.adapters.channels.webhook import WebhookChannel, WebhookSettings
 from palyra.adapters.clock import SystemClock
 from palyra.adapters.net.client import HttpClient
 from palyra.core.errors import Unavailable
+from tests.support.waiting import WAIT_S
 
 
 @asynccontextmanager
@@ -45,7 +46,7 @@ async def test_the_check_connects_and_sends_nothing() -> None:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/answers"
         async with webhook(url) as channel:
             found = await channel.check()
-        await asyncio.wait_for(is_over.wait(), 10)
+        await asyncio.wait_for(is_over.wait(), WAIT_S)
     assert (found.known_as, found.note) == (None, f"{url} takes connections; no message was sent there")
     assert heard == [b""]
 
