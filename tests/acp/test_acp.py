@@ -22,7 +22,7 @@ from tests.support.engines import OWNER
 from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.anyio
-FS = {"fs": {"readTextFile": True, "writeTextFile": True}}
+FS: dict[str, Any] = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 
 class Editor:

@@ -225,6 +225,6 @@ async def channel_scene(
     """Opens an engine with one channel. A `platform` of an earlier scene is the same one, met again after a restart."""
     workshop = channel_workshop(root, scripts or [Script(turns=(says("Hi there."),))], channel_rules, platform)
     async with workshop.open() as engine:
-        platform = workshop.channels[0].adapter
-        assert isinstance(platform, MemoryPlatform)
-        yield ChannelScene(engine, platform, workshop)
+        adapter = workshop.channels[0].adapter
+        assert isinstance(adapter, MemoryPlatform)
+        yield ChannelScene(engine, adapter, workshop)
