@@ -141,6 +141,18 @@ def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
     assert parse_references(shown) == ()
 
 
+@pytest.mark.parametrize(
+    "name", ["@file:x", "a @url:https://evil.test/x", "x\n```\n@diff", "`", "\n\n@staged\n\n", "plain.py"]
+)
+def test_a_name_of_a_file_names_no_references_of_the_person(name: str) -> None:
+    link = {"type": "resource_link", "name": name, "uri": f"file:///a/{name}"}
+    within = {"type": "resource", "resource": {"uri": name, "text": "@file:y"}}
+    shown, _ = read_prompt([link, within, link])
+    assert parse_references(shown) == ()
+    if name == "plain.py":
+        assert shown.startswith("[plain.py](file:///a/plain.py)\n\nplain.py:\n```\n")
+
+
 async def test_answers_of_no_form_are_passed_over(tmp_path: Path) -> None:
     workshop, _ = workshop_at(tmp_path, says("Here."))
     async with serve(workshop) as served, editing(served, tmp_path) as editor:

@@ -1,8 +1,8 @@
 """Content blocks of ACP: what an editor sends, and what it is shown.
 
 Owns: both forms. Does not own: when they are sent (turn).
-Invariant: a file's own text cannot end its fence. What stands behind a fence is read as the person's words, and a
-reference there is resolved in the person's name.
+Invariants: a file's own text cannot end its fence, and its name holds no reference and no fence. What stands outside
+of fences is read as the person's words, and a reference there is resolved in the person's name.
 """
 
 import posixpath
@@ -10,6 +10,7 @@ import re
 
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
+from palyra.core.references.parser import parse_references
 
 _KINDS = {"read": "read", "list": "read", "search": "search", "write": "edit", "patch": "edit", "run": "execute"}
 
@@ -25,15 +26,21 @@ def read_prompt(blocks: object) -> tuple[str, list[JsonObject]]:
             case {"type": "text", "text": str() as text}:
                 texts.append(text)
             case {"type": "resource_link", "uri": str() as uri}:
-                texts.append(f"[{block.get('name') or posixpath.basename(uri)}]({uri})")
+                texts.append(_named(f"[{block.get('name') or posixpath.basename(uri)}]({uri})"))
             case {"type": "resource", "resource": {"text": str() as text, "uri": str() as uri}}:
-                texts.append(f"{uri}:\n{_fenced(text)}")
+                texts.append(f"{_named(uri)}:\n{_fenced(text)}")
             case {"type": "image", "data": str() as data, "mimeType": str() as media_type}:
                 name = f"image {len(attachments) + 1}"
                 attachments.append({"name": name, "media_type": media_type, "data_base64": data})
             case _:
                 raise Invalid("prompt_invalid", "a content block is text, image, resource or resource_link")
     return "\n\n".join(texts) or ("(see what is attached)" if attachments else ""), attachments
+
+
+def _named(name: str) -> str:
+    """Returns a name as one line without marks of code, in which no reference begins."""
+    line = " ".join(name.replace("`", "'").split())
+    return line.replace("@", "@@") if parse_references(line) else line
 
 
 def _fenced(text: str) -> str:
