@@ -159,8 +159,9 @@ def test_chat_survives_a_restart_of_the_daemon(stand_in: StandIn, reaching: dict
         terminal.expect("›")
         terminal.type("slow\r")
         terminal.expect("Thinking about it")
-        stand_in.restart(0.3)
+        stand_in.go_away()
         terminal.expect("trying")  # The line may break behind it.
+        stand_in.begin_again()
         terminal.expect("connected again")
         terminal.type("go on\r")
         terminal.expect("Steered to go on")

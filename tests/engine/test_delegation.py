@@ -543,7 +543,7 @@ async def test_a_child_that_does_nothing_is_no_progress_of_its_parent(tmp_path: 
 
 
 async def test_a_call_that_times_out_cancels_its_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AgentDelegate, "spec", replace(AgentDelegate.spec, timeout_s=1.0))
+    monkeypatch.setattr(AgentDelegate, "spec", replace(AgentDelegate.spec, timeout_s=2.0))
     made = delegating(tmp_path)
     made.provider = ScriptedProvider([Script(when="^go$", turns=(delegates("slow"), DONE)), *SLOW])
     async with made.open() as engine:

@@ -65,10 +65,11 @@ class StandIn:
         self._thread.join()
         self._loop.close()
 
-    def restart(self, pause_s: float) -> None:
-        """Stops for a moment, then returns at the same address with the same tape."""
+    def go_away(self) -> None:
         self._do(self._close())
-        self._do(asyncio.sleep(pause_s))
+
+    def begin_again(self) -> None:
+        """Returns at the same address with the same tape."""
         self._do(self._open())
 
     def wait_for_stream(self, count: int) -> None:
