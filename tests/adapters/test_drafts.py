@@ -256,6 +256,42 @@ class Killed(BaseException):
     """Stands for the end of the process: no cleaning up happens."""
 
 
+def test_a_removal_that_was_killed_at_any_step_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, is_killed = 0, True
+    while is_killed:
+        is_killed, number = False, number + 1
+        top = tmp_path / f"top{number}"
+        for place in ("a/b/c/d", "a/b2/c", "e/f/g"):
+            (top / place).mkdir(parents=True)
+            (top / place / "file").write_text("x")
+        seen = 0
+
+        def counted(name: str) -> Callable[..., None]:
+            real = getattr(os, name)
+
+            def step(*arguments: object, **more: object) -> None:
+                nonlocal seen
+                seen += 1
+                if seen == number:  # noqa: B023 - called within the round
+                    raise Killed
+                real(*arguments, **more)
+
+            return step
+
+        with monkeypatch.context() as patch:
+            for name in ("rename", "rmdir", "unlink"):
+                patch.setattr(os, name, counted(name))
+            try:
+                remove_tree(str(top))
+            except Killed:
+                is_killed = True
+        remove_tree(str(top))
+        assert not top.exists()
+    assert number > 15
+
+
 STEPS = [
     (applying, "rename_new"),
     (applying, "exchange"),

@@ -180,14 +180,16 @@ def _unlock(name: str, folder: int | None) -> None:
 
 
 def _empty(top: int) -> None:
-    numbers = count()
     pending = _keep_folders(top)
+    # A removal that was killed leaves folders which were moved already.
+    taken = frozenset(pending)
+    free = (each for each in (f"{_MOVED}{number}" for number in count()) if each not in taken)
     while pending:
         name = pending.pop()
         inner = os.open(name, FOLDER_FLAGS, dir_fd=top)
         try:
             for each in _keep_folders(inner):
-                moved = f"{_MOVED}{next(numbers)}"
+                moved = next(free)
                 os.rename(each, moved, src_dir_fd=inner, dst_dir_fd=top)
                 pending.append(moved)
         finally:

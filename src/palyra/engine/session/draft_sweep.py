@@ -36,12 +36,18 @@ class DraftSweep:
         # The disk is read first: a draft that begins later is not listed, and an outcome is final.
         listed = await self.leftovers()
         needed = await self._needed() if listed else frozenset()
-        stale = [effect_id for effect_id in listed if effect_id not in needed]
-        for effect_id in stale:
-            await self.drafts.forget(effect_id)
-        if stale:
-            log.info("drafts_swept", removed_count=len(stale))
-        return len(stale)
+        removed_count = 0
+        for effect_id in listed:
+            if effect_id in needed:
+                continue
+            try:
+                await self.drafts.forget(effect_id)
+                removed_count += 1
+            except OSError as cause:
+                log.warning("draft_not_removed", effect_id=effect_id, reason=cause.strerror)
+        if removed_count:
+            log.info("drafts_swept", removed_count=removed_count)
+        return removed_count
 
     async def _needed(self) -> frozenset[EffectId]:
         needed: set[EffectId] = set()
