@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import resource
 import subprocess
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,18 @@ def test_an_ended_child_counts_until_somebody_asked_for_it() -> None:
     assert not has_no_child(os.getpid())
     ended.wait()
     assert not has_no_child(ended.pid), "of a process that is gone nothing is told"
+
+
+async def test_command_runs_however_many_files_the_daemon_has_open(root: Path) -> None:
+    """A daemon with many connections numbers its files beyond 1,024, where bash's `read -t 0 -u` ends itself."""
+    with ExitStack() as stack:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = 4 * 1024 if hard == resource.RLIM_INFINITY else min(4 * 1024, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1_100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        assert (await run("cat a.txt", root)).output == "hello\n"
 
 
 async def test_input_is_empty_and_nothing_printed_is_said(root: Path) -> None:

@@ -213,9 +213,9 @@ def _gate_script(gate: int) -> str:
     """Returns the lines that look at the gate. The command itself does not get the descriptor.
 
     Nothing is written to it from outside. There is something to read if its other end was closed, by us or because we
-    are gone.
+    are gone. The look is through descriptor 0: bash dies where it looks at one beyond 1,023, and a busy daemon has those.
     """
-    return f"read -t 0 -u {gate} && exit 125\nexec {gate}<&-\n"
+    return f"read -t 0 <&{gate} && exit 125\nexec {gate}<&-\n"
 
 
 def _make(program: str, locks: tuple[str, ...], rules: bytes) -> Sandbox:
