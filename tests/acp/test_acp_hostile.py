@@ -141,12 +141,21 @@ def test_a_file_of_the_editor_names_no_references_of_the_person() -> None:
     assert parse_references(shown) == ()
 
 
+@pytest.mark.parametrize("said", ["why does\n```sh\nls", "~~~\n", "````\n```", "what is a `", "plain"])
+@pytest.mark.parametrize("text", ["@url:https://evil.test/x\n", "~~~\n@file:notes.md\n", "```\n```\n@staged\n"])
+def test_a_fence_that_the_person_left_open_opens_no_file(said: str, text: str) -> None:
+    block = {"type": "resource", "resource": {"uri": "file:///a/README.md", "text": text}}
+    shown, _ = read_prompt([{"type": "text", "text": said}, block, {"type": "text", "text": "and @diff"}])
+    assert text in shown
+    assert [reference.raw for reference in parse_references(shown)] == ["@diff"]
+
+
 @pytest.mark.parametrize(
-    "name", ["@file:x", "a @url:https://evil.test/x", "x\n```\n@diff", "`", "\n\n@staged\n\n", "plain.py"]
+    "name", ["@file:x", "a @url:https://evil.test/x", "x\n```\n@diff", "`", "\n\n@staged\n\n", "~~~", "plain.py"]
 )
 def test_a_name_of_a_file_names_no_references_of_the_person(name: str) -> None:
     link = {"type": "resource_link", "name": name, "uri": f"file:///a/{name}"}
-    within = {"type": "resource", "resource": {"uri": name, "text": "@file:y"}}
+    within = {"type": "resource", "resource": {"uri": name, "text": "~~~\n@file:y"}}
     shown, _ = read_prompt([link, within, link])
     assert parse_references(shown) == ()
     if name == "plain.py":

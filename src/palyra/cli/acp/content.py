@@ -1,8 +1,9 @@
 """Content blocks of ACP: what an editor sends, and what it is shown.
 
 Owns: both forms. Does not own: when they are sent (turn).
-Invariants: a file's own text cannot end its fence, and its name holds no reference and no fence. What stands outside
-of fences is read as the person's words, and a reference there is resolved in the person's name.
+Invariants: neither a file's own text nor a fence that the person left open ends the file's fence, and its name holds no
+reference and no fence. What stands outside of fences is read as the person's words, and a reference there is resolved in
+the person's name.
 """
 
 import posixpath
@@ -10,7 +11,7 @@ import re
 
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
-from palyra.core.references.parser import parse_references
+from palyra.core.references.parser import open_fence, parse_references
 
 _KINDS = {"read": "read", "list": "read", "search": "search", "write": "edit", "patch": "edit", "run": "execute"}
 
@@ -24,7 +25,7 @@ def read_prompt(blocks: object) -> tuple[str, list[JsonObject]]:
     for block in blocks:
         match block:
             case {"type": "text", "text": str() as text}:
-                texts.append(text)
+                texts.append(_closed(text))
             case {"type": "resource_link", "uri": str() as uri}:
                 texts.append(_named(f"[{block.get('name') or posixpath.basename(uri)}]({uri})"))
             case {"type": "resource", "resource": {"text": str() as text, "uri": str() as uri}}:
@@ -37,9 +38,15 @@ def read_prompt(blocks: object) -> tuple[str, list[JsonObject]]:
     return "\n\n".join(texts) or ("(see what is attached)" if attachments else ""), attachments
 
 
+def _closed(text: str) -> str:
+    """Ends the fence that the person left open: the next file's would end it, and leave the file outside of both."""
+    marks = open_fence(text)
+    return f"{text}\n{marks}" if marks else text
+
+
 def _named(name: str) -> str:
     """Returns a name as one line without marks of code, in which no reference begins."""
-    line = " ".join(name.replace("`", "'").split())
+    line = " ".join(name.replace("`", "'").replace("~~~", "---").split())
     return line.replace("@", "@@") if parse_references(line) else line
 
 

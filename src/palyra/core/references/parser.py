@@ -57,6 +57,12 @@ def parse_references(text: str) -> tuple[Reference, ...]:
     return tuple(found)
 
 
+def open_fence(text: str) -> str:
+    """Returns the marks of the fenced block that a text leaves open; nothing if there is none."""
+    _, opened = _fenced_blocks(text)
+    return opened[1] if opened is not None else ""
+
+
 def _read(text: str, start: int, end: int, kind: ReferenceKind) -> Reference | None:
     """Reads one reference whose kind ends at `end`; None if it is something else after all."""
     if text.startswith(":", end) and (target := _target(text, end + 1)) is not None:
@@ -123,7 +129,9 @@ def _code_spans(text: str) -> list[Span]:
     """Returns what is code, as Markdown has it: fenced blocks, and spans between equally long runs of backticks."""
     if "`" not in text and "~~~" not in text:
         return []
-    blocks = _fenced_blocks(text)
+    blocks, opened = _fenced_blocks(text)
+    if opened is not None:
+        blocks.append((opened[0], len(text)))
     spans: list[Span] = []
     at = 0
     for start, end in [*blocks, (len(text), len(text))]:
@@ -134,7 +142,8 @@ def _code_spans(text: str) -> list[Span]:
     return spans
 
 
-def _fenced_blocks(text: str) -> list[Span]:
+def _fenced_blocks(text: str) -> tuple[list[Span], tuple[int, str] | None]:
+    """Returns the closed blocks, and where an open one begins with its marks."""
     blocks: list[Span] = []
     opened: tuple[int, str] | None = None
     for line in _FENCE.finditer(text):
@@ -145,7 +154,7 @@ def _fenced_blocks(text: str) -> list[Span]:
         elif marks[0] == opened[1][0] and len(marks) >= len(opened[1]) and not rest.strip():
             blocks.append((opened[0], line.end()))
             opened = None
-    return blocks if opened is None else [*blocks, (opened[0], len(text))]
+    return blocks, opened
 
 
 def _inline_spans(text: str, start: int, end: int) -> list[Span]:
