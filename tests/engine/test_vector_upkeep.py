@@ -138,6 +138,62 @@ async def test_an_embedder_that_stays_away_is_asked_less_and_less_often() -> Non
     assert all(rest_s > 0.009 * 2**count for count, rest_s in enumerate(rests_s))
 
 
+class OneLeftEach:
+    """An index with one item of each owner that never gets its vector."""
+
+    def __init__(self, *owners: Principal) -> None:
+        self.owners = list(owners)
+
+    async def count_unembedded(self, version: str) -> int:
+        return 0
+
+    async def new_items(self, limit: int, but_for: Sequence[Principal] = ()) -> tuple[UnembeddedItem, ...]:
+        return tuple(UnembeddedItem(1, owner, "cat") for owner in self.owners if owner not in but_for)
+
+
+async def test_an_item_asks_again_for_its_owner_and_for_nobody_else_who_was_refused() -> None:
+    """With an endpoint each try is a run on a tape of its own. Others' items must not make more of them."""
+    asked: list[Principal] = []
+
+    class Away(Gone):
+        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
+            asked.append(principal)
+            return await super().embed(texts, principal)
+
+    async def enqueue(request: JobRequest) -> None: ...
+
+    upkeep = VectorUpkeep(OneLeftEach(ALICE, OWNER), Away(), None)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(enqueue))
+    await until(lambda: len(asked) == 2)
+    upkeep.wake(OWNER)
+    await until(lambda: len(asked) > 2)
+    upkeep.wake(OWNER)
+    await until(lambda: len(asked) > 3)
+    keeping.cancel()
+    assert asked == [ALICE, OWNER, OWNER, OWNER]
+
+
+async def test_somebody_who_was_refused_keeps_nobody_waiting_for_long() -> None:
+    """Items that a candidate became wake nobody. They are found without asking again for who was refused."""
+    asked: list[Principal] = []
+
+    class Away(Gone):
+        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
+            asked.append(principal)
+            return await super().embed(texts, principal)
+
+    async def enqueue(request: JobRequest) -> None: ...
+
+    index = OneLeftEach(ALICE)
+    upkeep = VectorUpkeep(index, Away(), None, rest_first_s=0.02)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(enqueue))
+    await until(lambda: len(asked) == 8)  # Now it rests for 128 times as long as at first.
+    index.owners.append(OWNER)
+    await until(lambda: OWNER in asked)
+    keeping.cancel()
+    assert asked == [*[ALICE] * 8, OWNER]
+
+
 class Batches:
     """An endpoint without a network: its calls are model calls of runs."""
 

@@ -224,7 +224,7 @@ class Services:
         fires = RoutineFireHandler(views=setup.views.routines, runs=self.runs, tape=tape, channels=self.directory)
         self.embedder = build_embedder(setup, self.services)
         self.vectors = VectorUpkeep(setup.views.vectors, self.embedder, setup.journal)
-        self.memory.changed = self.vectors.wake
+        self.memory.stored = self.vectors.wake
         needs = LearningNeeds(
             services=self.services,
             documents=self.documents,

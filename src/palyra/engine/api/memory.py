@@ -66,7 +66,7 @@ class MemoryService:
     ids: IdSource
     clock: Clock
     wake_jobs: Callable[[], None]
-    changed: Callable[[], None] = lambda: None  # Tells whoever gives new items their vectors.
+    stored: Callable[[Principal], None] = lambda owner: None  # Tells whoever gives new items their vectors.
     review: MemoryReview = field(default_factory=NoReview)
     items_max: int = ITEMS_PER_PRINCIPAL_MAX
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -217,7 +217,9 @@ class MemoryService:
         trust = Trust.SYSTEM if actor.startswith("system:") else Trust.OPERATOR
         drafts = [Draft(data=data, actor=actor, trust=trust, at_ms=now_ms) for data in facts]
         await self.tape.append(drafts, writes)
-        self.changed()
+        for fact in facts:
+            if isinstance(fact, MemoryStored):
+                self.stored(fact.owner)
 
     async def _known(self, owner: Principal, items: Sequence[MemoryItem]) -> dict[_Scoped, MemoryItem]:
         """Returns active items of the same content, by scope. Those whose time is over make room first."""

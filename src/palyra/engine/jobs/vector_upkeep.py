@@ -45,7 +45,7 @@ log = structlog.get_logger()
 class VectorUpkeep:
     """Only one step is made at a time, so that nothing is embedded or charged twice.
 
-    After failures it rests longer and longer, from `rest_first_s` on; an item that is written wakes it.
+    Who was refused is left out for longer and longer, from `rest_first_s` on, or until an item of theirs is written.
     """
 
     index: VectorIndex
@@ -53,10 +53,12 @@ class VectorUpkeep:
     journal: Journal
     rest_first_s: float = REST_S
     _woken: asyncio.Event = field(default_factory=asyncio.Event)
+    _refused: dict[Principal, PalyraError] = field(default_factory=dict)
     _step: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    def wake(self) -> None:
-        """Says that items were written."""
+    def wake(self, owner: Principal) -> None:
+        """Says that items of this owner were written."""
+        self._refused.pop(owner, None)
         self._woken.set()
 
     async def keep(self, enqueue: Callable[[JobRequest], Awaitable[JobId | None]]) -> None:
@@ -64,16 +66,23 @@ class VectorUpkeep:
         if await self.count_stale():
             request = JobRequest(kind=RE_EMBEDDING.name, principal=ACTOR, dedupe_key=RE_EMBEDDING.name, priority=-10)
             await enqueue(request)
-        rest_s = self.rest_first_s
+        clock = asyncio.get_running_loop().time
+        rest_s, again_s = self.rest_first_s, 0.0
         while True:
             self._woken.clear()
-            wait_s = LOOK_EVERY_S
+            wait_s, is_due = LOOK_EVERY_S, clock() >= again_s
+            if is_due:
+                self._refused.clear()
             try:
                 await self.embed_new()
                 rest_s = self.rest_first_s
             except PalyraError as error:
-                log.warning("items_not_embedded", code=error.code, message=error.message)
-                wait_s, rest_s = rest_s, min(2 * rest_s, REST_MAX_S)
+                if error not in self._refused.values():
+                    log.warning("items_not_embedded", code=error.code, message=error.message)
+                if is_due:
+                    again_s, rest_s = clock() + rest_s, min(2 * rest_s, REST_MAX_S)
+                # Others' items may be written without waking this.
+                wait_s = min(again_s - clock(), self.rest_first_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._woken.wait()
@@ -90,7 +99,7 @@ class VectorUpkeep:
             report(f"embedded {done_count} of {max(total_count, done_count)} items")
 
         try:
-            done_count = await self._embed_all(find, tell)
+            done_count = await self._embed_all(find, {}, tell)
         except Unavailable as error:
             return JobFailed(message=f"{error.code}: {error.message}")
         report(f"embedded {counted(done_count, 'item')}")
@@ -102,19 +111,20 @@ class VectorUpkeep:
         return lacking_count - min(lacking_count, len(await self.index.new_items(lacking_count or 1)))
 
     async def embed_new(self) -> None:
-        """Embeds items that have no vector, until there is none."""
+        """Embeds items that have no vector, until there is none but of those who were refused."""
 
         async def find(refused: Sequence[Principal]) -> tuple[UnembeddedItem, ...]:
             return await self.index.new_items(STEP_ITEMS, refused)
 
-        await self._embed_all(find)
+        await self._embed_all(find, self._refused)
 
-    async def _embed_all(self, find: Find, tell: Callable[[int], None] = lambda done_count: None) -> int:
+    async def _embed_all(
+        self, find: Find, refused: dict[Principal, PalyraError], tell: Callable[[int], None] = lambda done_count: None
+    ) -> int:
         """Embeds what `find` finds, step by step. Returns how many, or raises why some could not be.
 
         An owner whose items cannot be embedded, as when a budget is used up, holds up no other.
         """
-        refused: dict[Principal, PalyraError] = {}
         done_count = 0
         while True:
             async with self._step:
@@ -136,6 +146,7 @@ class VectorUpkeep:
             try:
                 vectors = await self.embedder.embed([item.content for item in own], owner)
             except PalyraError as error:
+                log.warning("items_not_embedded", code=error.code, message=error.message)
                 refused[owner] = error
                 continue
             numbered = tuple(zip([item.number for item in own], vectors, strict=True))
