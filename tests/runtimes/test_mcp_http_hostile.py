@@ -5,8 +5,11 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
+import httpx2
 import pytest
 
+from palyra.adapters.runtimes.mcp.http import bounded_stream_class
+from palyra.adapters.runtimes.mcp.settings import MESSAGE_BYTES_MAX
 from palyra.core.events.tool import Outcome
 from tests.runtimes.test_mcp_http import over_http
 from tests.support.mcp_servers.running import ready, status, use
@@ -162,3 +165,27 @@ async def test_questions_without_end_over_http_fill_nothing() -> None:
         answer = await use(servers, "mcp.web.echo", {})
         assert answer.outcome is Outcome.OK
         assert len(asyncio.all_tasks()) - before_count < 100
+
+
+@pytest.mark.parametrize("cuts", [("\n", "\n"), ("\n\r", "\n"), ("\n", "\r\n"), ("", "\n\n"), ("\n\n", "")])
+async def test_messages_whose_end_is_split_are_measured_each_by_itself(cuts: tuple[str, str]) -> None:
+    """Where a network cuts a stream of events is luck. A long stream of short messages is no long message."""
+    before, after = (cut.encode() for cut in cuts)
+
+    class Cut:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(8):
+                yield after + b"x" * (MESSAGE_BYTES_MAX // 4) + before
+
+    pieces = [piece async for piece in bounded_stream_class()(Cut(), None)]
+    assert len(pieces) == 8
+
+
+async def test_a_message_without_end_is_cut_off_however_it_is_split() -> None:
+    class Endless:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(8):
+                yield b"x" * (MESSAGE_BYTES_MAX // 4) + b"\n"
+
+    with pytest.raises(httpx2.StreamError):
+        [piece async for piece in bounded_stream_class()(Endless(), None)]

@@ -48,7 +48,7 @@ async def _told_end() -> str:
 def _make_client(token: str | None) -> "httpx2.AsyncClient":
     import httpx2
 
-    bounded = _bounded_stream_class()
+    bounded = bounded_stream_class()
 
     pace = _ReconnectPace()
 
@@ -94,7 +94,7 @@ class _ReconnectPace:
         await asyncio.sleep(due_s - now_s)
 
 
-def _bounded_stream_class() -> Any:
+def bounded_stream_class() -> Any:
     """Returns a subclass of a class of the package, which is loaded only if a remote server is configured."""
     import httpx2
 
@@ -104,12 +104,13 @@ def _bounded_stream_class() -> Any:
             self._bytes_max = bytes_max
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            pace, size, message_size, parts = MessagePace(), 0, 0, 0
+            pace, size, message_size, parts, before = MessagePace(), 0, 0, 0, b""
             async for piece in self._inner:
                 await pace.take(piece, piece.count(b"\n"))
                 size += len(piece)
-                # A blank line ends an event. What comes after it is another message.
-                is_end = b"\n\n" in piece or b"\n\r\n" in piece
+                # A blank line ends an event. What comes after it is another message. Two pieces may share the line.
+                is_end = any(end in piece or end in before + piece[:2] for end in (b"\n\n", b"\n\r\n"))
+                before = (before + piece)[-2:]
                 parts = count_parts(piece) + (0 if is_end else parts)
                 message_size = len(piece) + (0 if is_end else message_size)
                 is_long = message_size > MESSAGE_BYTES_MAX or (self._bytes_max is not None and size > self._bytes_max)
