@@ -144,7 +144,7 @@ async def change(call: HttpCall[Empty, RoutineChangeBody]) -> Response:
     if wish.given() or wish.paused is False:
         call.require_also(STARTS)
     routines, routine_id = call.services.engine.routines, call.id_of(ROUTINE)
-    # What an operator let speak in a channel says nothing else, and no more often, without one.
+    # What an operator let speak in a channel keeps its words and its times without one.
     is_heard = wish.given() and (await routines.get(call.viewer, routine_id)).definition.channel is not None
     if is_heard or wish.channel is not UNSET:
         call.require_also(SPEAKS)
