@@ -374,6 +374,65 @@ async def test_damage_that_shows_after_a_kill_takes_everything_back(
     assert desk.held() == before
 
 
+async def half_applied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ChangeSet]:
+    """Returns the folder of a draft that a kill left half applied, and its changes."""
+    context, found = await desk.run(MANY)
+    step, _ = killing(applying, "rename_new", 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, found)
+    return desk.drafts.home / context.effect_id, found
+
+
+def cut_off(sealed: Path) -> None:
+    sealed.write_bytes(sealed.read_bytes()[:100])
+
+
+def rename_a_path(sealed: Path) -> None:
+    sealed.write_bytes(sealed.read_bytes().replace(b'"e/f/g"', b'"e/f/h"'))
+
+
+@pytest.mark.parametrize("damage", [cut_off, rename_a_path, Path.unlink])
+async def test_a_damaged_list_after_a_kill_takes_everything_back(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
+) -> None:
+    before = desk.held()
+    draft, found = await half_applied(desk, monkeypatch)
+    assert desk.held() != before
+    damage(draft / "set.json")
+    failure = await FileDrafts(desk.drafts.home).apply(EffectId(draft.name), found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert failure.message.endswith("nothing of it is applied")
+    assert desk.held() == before
+
+
+async def test_what_cannot_be_taken_back_is_named(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, found = await half_applied(desk, monkeypatch)
+    gone = {number for number, change in enumerate(found.changes) if change.path in ("b", "d/x")}
+    for number in gone:
+        (draft / f"stage0/old-{number}").unlink()
+    cut_off(draft / "set.json")
+    failure = await FileDrafts(desk.drafts.home).apply(EffectId(draft.name), found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert failure.message.endswith(
+        f"but these could not be taken back: deleted {desk.root}/b, deleted {desk.root}/d/x"
+    )
+    assert (desk.root / "a").read_text() == "old a\n"
+
+
+async def test_what_came_out_and_is_nowhere_else_is_never_removed(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft, _ = await half_applied(desk, monkeypatch)
+    cut_off(draft / "set.json")
+    out = {each.read_bytes() for each in (draft / "stage0").glob("old-*") if each.is_file()}
+    assert out
+    await FileDrafts(desk.drafts.home).forget(EffectId(draft.name))
+    (kept,) = desk.drafts.home.glob(f"kept-{draft.name}-*")
+    assert {each.read_bytes() for each in (kept / "stage0").glob("old-*") if each.is_file()} == out
+    assert await desk.drafts.leftovers() == ()
+
+
 async def test_what_was_applied_before_a_kill_is_never_taken_back_by_halves(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

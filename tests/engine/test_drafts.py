@@ -8,6 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
+from palyra.adapters.drafts import apply as applying
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.providers.prepared_turns import Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
@@ -29,6 +30,7 @@ from palyra.core.ids import EffectId
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery
 from palyra.engine.engine import Engine
+from tests.adapters.test_drafts import Killed, killing
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask, calls, finished, says, wait_for
 from tests.support.engines import OWNER, Workshop
@@ -435,6 +437,37 @@ async def test_a_start_removes_the_draft_of_a_call_that_has_an_outcome(tmp_path:
         await until(lambda: list(workshop.drafts.home.glob("[0-9a-f]*")) == [])
     assert [each.outcome for each in done] == [Outcome.OK, Outcome.OK]
     assert not (workshop.workspace / "data").exists()
+
+
+async def test_a_list_that_was_damaged_while_it_was_applied_leaves_nothing_half_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workshop = shop(tmp_path, "rm -rf data; echo new > a")
+    (workshop.workspace / "data").mkdir()
+    names = [f"data/{number}" for number in range(25)]
+    for name in names:
+        (workshop.workspace / name).write_text(name)
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await question(engine)
+    effect_id = (await workshop.drafts.leftovers())[0]
+    sealed = await workshop.drafts.read(effect_id)
+    step, _ = killing(applying, "rename_new", 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await workshop.drafts.apply(effect_id, sealed.changes)
+    assert not all((workshop.workspace / name).exists() for name in names)
+    (workshop.drafts.home / effect_id / "set.json").write_bytes(b"{")
+    async with workshop.open() as engine:
+        waiting = await question(engine)
+        await engine.approvals.answer(OWNER, waiting.id, ApprovalAnswer(decision=Decision.ALLOW))
+        (done,) = outcomes(await finished(engine, record))
+    assert done.error is not None
+    assert (done.error.code, done.outcome) == ("draft_not_applied", Outcome.FAILED)
+    assert [(workshop.workspace / name).read_text() for name in names] == names
+    assert not (workshop.workspace / "a").exists()
 
 
 @pytest.mark.parametrize("tool", ["shell.run", "fs.write"])

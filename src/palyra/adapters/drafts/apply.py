@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
+from palyra.adapters.drafts.folders import read_undo
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
 from palyra.adapters.drafts.stage import exists, stage_file
 from palyra.adapters.drafts.steps import (
@@ -23,7 +24,9 @@ from palyra.adapters.drafts.steps import (
     ConflictError,
     bring_back,
     change_mode,
+    full,
     itself,
+    name_left,
     parent,
     set_mode,
     step_folder,
@@ -36,7 +39,7 @@ from palyra.adapters.files.archives import ArchiveWriter
 from palyra.adapters.files.durable import replace_whole, sync_folder
 from palyra.adapters.files.own_writes import OWN_WRITES
 from palyra.core.drafts.changes import find_alike, is_folder
-from palyra.core.drafts.plan import FileState, in_step_order, is_applied, look_behind, plan_apply
+from palyra.core.drafts.plan import FileState, in_step_order, is_applied, is_left_applied, look_behind, plan_apply
 from palyra.core.errors import Corrupt, Invalid, PalyraError
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
@@ -45,7 +48,10 @@ TOUCHED_MAX = 256  # Folders that are kept open at once: a process has at least 
 
 
 class Applier:
-    """Applies one draft. `uppers` names the upper folder of each root; `stages` a folder on the root's file system."""
+    """Applies one draft. `uppers` names the upper folder of each root; `stages` a folder on the root's file system.
+
+    Without `uppers` nothing is applied, and what a kill left applied is taken back: nobody can tell what they hold.
+    """
 
     def __init__(self, changes: tuple[FileChange, ...], uppers: dict[str, str], stages: dict[str, str]) -> None:
         self._changes = changes
@@ -58,7 +64,7 @@ class Applier:
         self._opened = ExitStack()
 
     def apply(self, undo_path: Path) -> AppliedDraft | DraftConflict | DraftFailure:
-        archive = _archived(undo_path)
+        archive = read_undo(undo_path)
         with self._opened:
             try:
                 self._open()
@@ -67,17 +73,23 @@ class Applier:
                 self._go_back()
                 return DraftConflict(path=found.change.path, cause=_cause(found.change))
             except PalyraError as refused:
-                self._go_back()
-                return DraftFailure(message=refused.message)
+                return self._refused(refused.message)
             except OSError as cause:
-                self._go_back()
-                return DraftFailure(message=f"{cause.strerror or cause}; nothing of it was applied")
+                return self._refused(f"{cause.strerror or cause}; nothing of it was applied")
             self._let_go()
             for root in self._stages:
                 self._remove_stage(root)
         return archive
 
+    def _refused(self, message: str) -> DraftFailure:
+        """Takes everything back, and names what stays applied all the same."""
+        self._go_back()
+        look, changes = look_behind(self._changes, self._look_back), self._changes if self._is_open else ()
+        return DraftFailure(message=message + name_left(each for each in changes if is_left_applied(each, look(each))))
+
     def _apply_all(self, undo_path: Path) -> AppliedDraft:
+        if not self._uppers:
+            raise Corrupt("draft_damaged", "the sealed list of the changes is damaged; nothing of it is applied")
         self._compare_names()
         self._stage_all()
         steps = self._carry_out()
@@ -160,9 +172,9 @@ class Applier:
         """Removes the draft's own links to the applied files: removing them later would look like a new change."""
         for change in self._changes:
             if change.after_sha256 is not None and not is_folder(change):
-                with suppress(OSError):
+                with suppress(OSError, KeyError):
                     os.unlink(f"{self._uppers[change.root]}/{change.path}")
-            OWN_WRITES.note(_full(change))
+            OWN_WRITES.note(full(change))
 
     def _look(self, change: FileChange) -> FileState:
         return self._trees[change.root].look(change.path)
@@ -173,8 +185,7 @@ class Applier:
         for change in self._changes:
             if change.after_sha256 is None or is_folder(change) or change.kind is ChangeKind.MODE:
                 continue
-            stage = self._stage_handles[change.root]
-            name = self._new(change)
+            stage, name = self._stage_handles[change.root], self._new(change)
             if look(change).sha256 == change.after_sha256:
                 continue
             staged = look_at(stage, name).sha256
@@ -264,7 +275,7 @@ class Applier:
 
     def _go_back(self) -> None:
         """Undoes what was applied, in the opposite order. What cannot go back is left for a person to see."""
-        is_open = len(self._stage_handles) == len(self._stages)
+        is_open = self._is_open
         look = look_behind(self._changes, self._look_back)
         folders = [change for change in reversed(self._changes) if is_folder(change)] if is_open else []
         for change in folders:
@@ -283,6 +294,10 @@ class Applier:
         for root, stage in self._stage_handles.items():
             if not any(name.startswith("old-") for name in os.listdir(stage)):
                 self._remove_stage(root)
+
+    @property
+    def _is_open(self) -> bool:
+        return len(self._stage_handles) == len(self._stages)
 
     def _has_old(self, change: FileChange) -> bool:
         return exists(self._stage_handles[change.root], self._old(change))
@@ -369,7 +384,7 @@ class Applier:
         return AppliedDraft(undo=body, unkept_count=writer.unkept_count)
 
     def _sync(self) -> None:
-        folders = {os.path.dirname(_full(change).rstrip("/")) for change in self._changes}
+        folders = {os.path.dirname(full(change).rstrip("/")) for change in self._changes}
         for folder in sorted(folders):
             with suppress(OSError):
                 sync_folder(Path(folder))
@@ -381,14 +396,5 @@ class Applier:
         return f"old-{self._numbers[change.root, change.path]}"
 
 
-def _archived(undo_path: Path) -> AppliedDraft | None:
-    """Returns the archive that a kill left. All was applied before it was written: what changed since is a person's."""
-    return AppliedDraft(undo=undo_path.read_bytes() or None) if undo_path.exists() else None
-
-
-def _full(change: FileChange) -> str:
-    return f"{change.root.rstrip('/')}/{change.path}".rstrip("/")
-
-
 def _cause(change: FileChange) -> ConflictCause:
-    return ConflictCause.DRAFT if OWN_WRITES.is_own(_full(change)) else ConflictCause.PERSON
+    return ConflictCause.DRAFT if OWN_WRITES.is_own(full(change)) else ConflictCause.PERSON

@@ -2,7 +2,8 @@
 
 Owns: names, the sealed list of changes, the sync that makes them durable. Does not own: their content (upper, apply).
 `<effect>/0/upper` and `<effect>/0/work` belong to the first root, `1` to the second. `set.json` says that the draft is
-sealed. `undo.tar` says that it was applied, and holds what that replaced.
+sealed. `undo.tar` says that it was applied, and holds what that replaced. `kept-<effect>-<time>` is a draft whose list is
+damaged, and in which lies what came out of the workspace and is nowhere else.
 """
 
 import os
@@ -18,14 +19,15 @@ from palyra.adapters.drafts.attributes import show_attributes
 from palyra.adapters.drafts.tree import remove_tree
 from palyra.adapters.files.durable import ensure_folder, replace_whole, sync_folder
 from palyra.core.drafts.changes import ChangeSet
-from palyra.core.errors import NotFound
+from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind
 from palyra.core.ids import EffectId
-from palyra.ports.drafts import OverlayRoot
+from palyra.ports.drafts import AppliedDraft, OverlayRoot
 
 SYNCED_MAX = 256  # So many files are synced one by one. For more, the whole file system is quicker.
 TRIAL_AGE_S = 24 * 3600  # A trial takes seconds.
 TRIAL_PREFIX = "try-"
+KEPT_PREFIX = "kept-"
 _EFFECT = re.compile("[0-9a-f]{64}")
 SET_NAME, UNDO_NAME, STAGE_NAME = "set.json", "undo.tar", "stage"
 
@@ -45,7 +47,7 @@ class DraftFolders:
     def make(self, effect_id: EffectId, roots: tuple[str, ...]) -> tuple[tuple[OverlayRoot, ...], int]:
         """Makes empty folders for an overlay of each root. Also returns the time on the disk's own clock."""
         folder = self.of(effect_id)
-        remove_tree(str(folder))
+        self.forget(effect_id)
         ensure_folder(self._home)
         made = []
         for number, root in enumerate(roots):
@@ -72,10 +74,27 @@ class DraftFolders:
             body = (self.of(effect_id) / SET_NAME).read_bytes()
         except FileNotFoundError as cause:
             raise NotFound("draft_missing", "the draft of this call is not there any more") from cause
-        return msgspec.json.decode(body, type=SealedSet)
+        try:
+            return msgspec.json.decode(body, type=SealedSet)
+        except msgspec.DecodeError as cause:
+            raise Corrupt("draft_damaged", "the sealed list of what the command changed is damaged") from cause
 
     def forget(self, effect_id: EffectId) -> None:
-        remove_tree(str(self.of(effect_id)))
+        """Removes a draft. One that a kill left half applied is put aside if nobody can tell any more what it replaced."""
+        folder = self.of(effect_id)
+        if self._is_needed(folder, effect_id):
+            folder.rename(self._home / f"{KEPT_PREFIX}{effect_id}-{time.time_ns()}")
+        else:
+            remove_tree(str(folder))
+
+    def _is_needed(self, folder: Path, effect_id: EffectId) -> bool:
+        if (folder / UNDO_NAME).exists() or not any(folder.glob(f"{STAGE_NAME}*/old-*")):
+            return False
+        try:
+            self.read_set(effect_id)
+        except (PalyraError, OSError):
+            return True
+        return False
 
     def list_effects(self) -> tuple[EffectId, ...]:
         names = os.listdir(self._home) if self._home.is_dir() else []
@@ -94,6 +113,11 @@ class DraftFolders:
             paths |= {path, *(above for above in path.parents if above.is_relative_to(folder))}
         for each in paths:
             _sync(str(each))
+
+
+def read_undo(undo_path: Path) -> AppliedDraft | None:
+    """Returns the archive that a kill left. All was applied before it was written: what changed since is a person's."""
+    return AppliedDraft(undo=undo_path.read_bytes() or None) if undo_path.exists() else None
 
 
 def sweep_trials(home: Path) -> int:

@@ -7,6 +7,7 @@ else.
 
 import os
 import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
@@ -117,6 +118,16 @@ def change_mode(file: int, mode: int) -> None:
 def parent(change: FileChange) -> tuple[str, str]:
     """Names the folder that holds what changes."""
     return change.root, change.path.rstrip("/").rpartition("/")[0]
+
+
+def full(change: FileChange) -> str:
+    return f"{change.root.rstrip('/')}/{change.path}".rstrip("/")
+
+
+def name_left(changes: Iterable[FileChange]) -> str:
+    """Names what could not be taken back. A model and a person are told of all of it."""
+    named = ", ".join(f"{each.kind.value} {full(each)}" for each in changes)
+    return f", but these could not be taken back: {named}" if named else ""
 
 
 def itself(change: FileChange) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
 from palyra.adapters.files.known_links import find_links, names_of
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
-from palyra.core.errors import NotFound, PalyraError
+from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
@@ -59,10 +59,7 @@ class FileDrafts:
     async def apply(
         self, effect_id: EffectId, changes: tuple[FileChange, ...]
     ) -> AppliedDraft | DraftConflict | DraftFailure:
-        try:
-            sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
-        except NotFound as gone:
-            return DraftFailure(message=gone.message)
+        sealed = await asyncio.to_thread(self._sealed_with, effect_id, changes)
         roots = tuple(sorted({change.root for change in changes}))
         await self._turns.begin(effect_id, roots)
         try:
@@ -79,7 +76,7 @@ class FileDrafts:
     async def archive(self, effect_id: EffectId) -> bytes | None:
         try:
             sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
-        except NotFound:
+        except (NotFound, Corrupt):
             return None
         return await asyncio.to_thread(archive_draft, sealed.change_set.changes, self._uppers(effect_id, sealed))
 
@@ -133,12 +130,23 @@ class FileDrafts:
             self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 
+    def _sealed_with(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> SealedSet | None:
+        """Returns what was sealed; None if it is damaged, so that it does not hold these changes."""
+        try:
+            sealed = self._folders.read_set(effect_id)
+        except (NotFound, Corrupt, OSError):
+            return None
+        return sealed if set(changes) <= set(sealed.change_set.changes) else None
+
     def _apply(
-        self, effect_id: EffectId, sealed: SealedSet, changes: tuple[FileChange, ...]
+        self, effect_id: EffectId, sealed: SealedSet | None, changes: tuple[FileChange, ...]
     ) -> AppliedDraft | DraftConflict | DraftFailure:
+        if sealed is None:
+            self._folders.of(effect_id).mkdir(parents=True, exist_ok=True)  # What was applied is taken back through it.
         roots = {change.root for change in changes}
         stages = {root: self._stage(effect_id, root, number) for number, root in enumerate(sorted(roots))}
-        uppers = {root: upper for root, upper in self._uppers(effect_id, sealed).items() if root in roots}
+        found = self._uppers(effect_id, sealed) if sealed is not None else {}
+        uppers = {root: upper for root, upper in found.items() if root in roots}
         return Applier(changes, uppers, stages).apply(self._folders.of(effect_id) / UNDO_NAME)
 
     def _stage(self, effect_id: EffectId, root: str, number: int) -> str:

@@ -88,6 +88,11 @@ def is_applied(change: FileChange, now: FileState) -> bool:
     return now.sha256 == change.after_sha256 and now.sha256 != change.before_sha256
 
 
+def is_left_applied(change: FileChange, now: FileState) -> bool:
+    """Tells whether a step was taken, and is not taken back."""
+    return now.sha256 is None if change.kind is ChangeKind.DELETED else is_applied(change, now)
+
+
 def reverse(change: FileChange) -> FileChange:
     """Returns the change that takes this one back."""
     kinds = {ChangeKind.CREATED: ChangeKind.DELETED, ChangeKind.DELETED: ChangeKind.CREATED}

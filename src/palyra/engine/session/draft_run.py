@@ -4,11 +4,15 @@ Owns: what the model is told of changes, the archive for undo, drafts that are k
 Does not own: the verdict (draft_gate), the disk (ports.drafts), the attestation (tool_call).
 """
 
+import asyncio
 from dataclasses import dataclass
 
+import structlog
+from msgspec import DecodeError
 from msgspec.structs import replace
 
 from palyra.core.drafts.changes import (
+    decode_changes,
     describe_changes,
     describe_left_out,
     digest_changes,
@@ -21,7 +25,7 @@ from palyra.core.errors import PalyraError
 from palyra.core.events import Draft
 from palyra.core.events.draft import ChangeKind, ConflictCause, DraftConflicted, FileChange, ToolDrafted
 from palyra.core.events.tool import MadeArtifact, Outcome, ToolError, ToolFinished
-from palyra.core.ids import ArtifactId
+from palyra.core.ids import ArtifactId, parse_artifact_id
 from palyra.core.run.call import Call
 from palyra.core.run.fold_drafts import may_run_again
 from palyra.core.trust import Trust
@@ -35,12 +39,19 @@ from palyra.ports.tools import ToolCallContext
 
 CHANGES_MEDIA_TYPE = "application/vnd.palyra.changes+json"
 ARCHIVE_MEDIA_TYPE = "application/x-tar"
+LIST_BYTES_MAX = 64 * 1024 * 1024  # As long as an artifact can be.
+_UNREADABLE = (
+    "The list of what the command changed is lost. If a part of it was applied, what that replaced is kept in the folder "
+    "drafts/kept-… of the daemon."
+)
 _NOT_WHOLE = "What it changed is too large to be kept as an artifact, so it is gone."
 _KEPT = "What it changed is kept as the artifact {id}: look at it, apply it by hand, or leave it."
 _FOLLOWS = {ChangeKind.CREATED: "it would be empty", ChangeKind.DELETED: "it is not empty"}
 _FOLLOWED = "it needs what a person left out"
 
 Facts = tuple[Draft, tuple[Write, ...]]
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +69,9 @@ class DraftRun:
         return self.call.draft
 
     async def apply(self) -> Facts:
-        try:
-            whole = (await self.drafts.read(self.call.effect_id)).changes
-        except PalyraError as refused:
-            return self._failed("draft_missing", refused.message), ()
-        if await beside_loop(digest_changes, whole) != self._draft.digest:
-            return self._failed("draft_mismatch", "What lies in the draft is not what was agreed to."), ()
+        whole = await self._agreed()
+        if whole is None:
+            return self._failed("draft_missing", _UNREADABLE), ()
         unknown = unmatched(whole, self.call.without)
         if unknown:
             return self._failed("path_unknown", f"Nothing was applied: {unknown[0]} is no path of this draft."), ()
@@ -78,6 +86,31 @@ class DraftRun:
                 return await self._conflicted(path, cause)
             case DraftFailure(message=message):
                 return self._failed("draft_not_applied", message), ()
+
+    async def _agreed(self) -> tuple[FileChange, ...] | None:
+        """Returns the changes that were agreed to, as the draft or the tape lists them; None if neither does.
+
+        A list that was damaged after a kill is no reason to leave files half applied: the disk takes them back.
+        """
+        for read in (self._sealed, self._recorded):
+            try:
+                changes = await read()
+            except (PalyraError, DecodeError, OSError) as cause:
+                log.error("draft_unreadable", effect_id=self.call.effect_id, error=type(cause).__name__)
+                continue
+            if await beside_loop(digest_changes, changes) == self._draft.digest:
+                return changes
+        return None
+
+    async def _sealed(self) -> tuple[FileChange, ...]:
+        return (await self.drafts.read(self.call.effect_id)).changes
+
+    async def _recorded(self) -> tuple[FileChange, ...]:
+        name = self._draft.changes_artifact_id
+        if name is None:
+            return self._draft.changes
+        body = await self.executor.artifacts.get(parse_artifact_id(name), 0, LIST_BYTES_MAX)
+        return await asyncio.to_thread(decode_changes, body)
 
     async def discard(self) -> Facts:
         """Reports what the command said, and that nothing of what it changed was applied."""
