@@ -9,7 +9,9 @@ from typer.testing import CliRunner, Result
 from palyra.adapters.store.sqlite.connection import WriterLock
 from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.cli.main import app
+from palyra.ports.journal import Append
 from tests.support.homes import ARTIFACT, TestHome
+from tests.support.journals import session_created
 
 NEWEST = known_migrations()[-1].number
 
@@ -50,6 +52,19 @@ def test_erased_session_is_gone_with_its_artifact_and_still_verifies(home: TestH
     exported = palyra(home, "export", home.attested).stdout
     assert {json.dumps(json.loads(line)["data"]) for line in exported.splitlines()} == {'{"erased": "asked"}'}
     assert answer(palyra(home, "verify", "--json"))["ok"] is True
+
+
+def test_a_session_to_erase_is_named_by_the_beginning_of_its_id(home: TestHome, tmp_path: Path) -> None:
+    for name, code in ((home.second[:25], "id_ambiguous"), ("7ZZZ", "session_unknown"), ("system:", "session_unknown")):
+        refused = palyra(home, "journal", "erase", name, "--reason", "asked", "--yes")
+        assert (refused.exit_code, refused.stderr.split(":")[1]) == (1, f" {code}")
+    lone = TestHome(tmp_path / "lone")
+    lone.run(lambda journal: journal.commit([Append(lone.second, 0, (session_created(),))]))
+    for name in (lone.second[:12].lower(), "last"):
+        asked = palyra(lone, "journal", "erase", name, "--reason", "asked", text="n\n")
+        assert f"in session {lone.second}, for good?" in asked.stderr
+    assert palyra(lone, "journal", "erase", lone.second[:12], "--reason", "asked", "--yes").exit_code == 0
+    assert palyra(home, "journal", "erase", "key-02", "--reason", "asked", "--yes").stdout == "18 events erased\n"
 
 
 def test_single_events_can_be_erased(home: TestHome) -> None:

@@ -1,9 +1,15 @@
 """Finds an id by its beginning, or by `last`. Does not own: what is done with the id."""
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from palyra.cli.daemon_call import Client
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.base import JsonObject
-from palyra.core.ids import ULID_LENGTH
+from palyra.core.ids import ULID_LENGTH, StreamId
+
+if TYPE_CHECKING:
+    from palyra.core.verification.evidence import StoredRow
 
 LAST = "last"
 LOOKED_AT_MAX = 10_000
@@ -93,6 +99,13 @@ def choose_session(items: list[JsonObject], name: str) -> JsonObject:
             "session_unknown", f"no session has the id, key or label {name}; palyra sessions list shows them"
         )
     return next(item for item in items if item.get("id") == found)
+
+
+def choose_stored_session(rows: Iterable["StoredRow"], name: str) -> StreamId:
+    """Returns the session of a journal that is meant, found as the daemon finds it. Service runs are left out."""
+    sessions = (row.values for row in rows if row.table == "sessions")
+    found = choose_session([dict(each) for each in sessions if each.get("purpose") is None], name)
+    return StreamId(str(found["id"]))
 
 
 def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, BinaryIO
 import typer
 
 from palyra.app import Home, open_archive, open_public_keys
-from palyra.cli.lookup import choose_session
+from palyra.cli.lookup import choose_stored_session
 from palyra.cli.options import CommandGroup, expanded, home_of, is_json, open_input
 from palyra.core.errors import Invalid, NotFound, Unavailable
 from palyra.core.ids import StreamId, is_system_stream
@@ -99,9 +99,7 @@ def _find_tape(evidence: Evidence, name: str) -> StreamId:
         return StreamId(name)
     if is_system_stream(StreamId(name)):
         raise NotFound("session_unknown", f"the journal has no tape {name}; palyra export --all prints every tape")
-    rows = (row for stream in known for row in evidence.rows(stream) if row.table == "sessions")
-    found = choose_session([dict(row.values) for row in rows if row.values.get("purpose") is None], name)
-    return StreamId(str(found["id"]))
+    return choose_stored_session((row for stream in known for row in evidence.rows(stream)), name)
 
 
 def _write(lines: Iterator[bytes], output: Path | None) -> None:

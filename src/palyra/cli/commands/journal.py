@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from palyra.app import Home, Offline, now_ms, open_archive, open_offline
+from palyra.cli.lookup import choose_stored_session
 from palyra.cli.options import CommandGroup, YesOption, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table
 from palyra.core.errors import Invalid
-from palyra.core.ids import Principal, SessionId, parse_session_id
+from palyra.core.ids import ULID_LENGTH, Principal, SessionId, parse_session_id
 from palyra.core.plurals import counted
 from palyra.ports.journal import Erasure
 
@@ -71,7 +72,7 @@ def show(context: typer.Context) -> None:
 @app.command(url=False)
 def erase(
     context: typer.Context,
-    session: Annotated[str, typer.Argument(help="The session's id.")],
+    session: Annotated[str, typer.Argument(help="A session, as `palyra sessions` takes it.")],
     reason: ReasonOption,
     seq: Annotated[
         list[str] | None, typer.Option(help="Only these events: a seq or a range FIRST-LAST; may be repeated.")
@@ -89,14 +90,15 @@ def erase(
 
       palyra journal erase 01JXQ0Z7N8E4T5Y6W7V8S9R0QP --seq 7 --seq 12-15 --reason "held a secret"
     """
-    session_id = parse_session_id(session)
+    home = home_of(context)
+    session_id = _find_session(home, session)
     seqs = None if seq is None else _parse_seqs(seq)
     if with_branches and seqs is not None:
         raise typer.BadParameter("--with-branches erases whole sessions; leave out --seq")
     what = "all of it" if seqs is None else f"{len(seqs)} of its events"
     if not yes:
         typer.confirm(f"Erase {what} in session {session_id}, for good?", abort=True, err=True)
-    erased_count = _run(_erase_session(home_of(context), session_id, seqs, reason, with_branches))
+    erased_count = _run(_erase_session(home, session_id, seqs, reason, with_branches))
     _show_erased(erased_count, is_json(context))
 
 
@@ -146,6 +148,14 @@ def vacuum(context: typer.Context) -> None:
         print_json({"ok": True, "before_bytes": before_bytes, "after_bytes": after_bytes})
     else:
         print_line(f"{home.journal}: {before_bytes} bytes before, {after_bytes} now")
+
+
+def _find_session(home: Home, name: str) -> SessionId:
+    """Finds a session by its id, or as the daemon finds it: by key, label, `last` or the id's beginning."""
+    if len(name) == ULID_LENGTH:
+        return parse_session_id(name)
+    with open_archive(home) as archive:
+        return SessionId(choose_stored_session((row for each in archive.streams() for row in archive.rows(each)), name))
 
 
 def _run(act: Coroutine[Any, Any, Answer]) -> Answer:
