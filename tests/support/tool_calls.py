@@ -49,8 +49,8 @@ class OneArtifact:
     async def settled(self, older_than_s: float) -> tuple[ArtifactId, ...]:
         return ()
 
-    async def remove(self, artifact_id: ArtifactId) -> None:
-        return
+    async def remove(self, artifact_id: ArtifactId, older_than_s: float = 0.0) -> bool:
+        return True
 
 
 class OneLink(NoState):

@@ -26,6 +26,10 @@ class Artifacts(Protocol):
         """Returns artifacts written longer ago than that; also clears what interrupted writes left behind."""
         ...
 
-    async def remove(self, artifact_id: ArtifactId) -> None:
-        """Removes an artifact. An absent one is no error, because a crash may have come between two removals."""
+    async def remove(self, artifact_id: ArtifactId, older_than_s: float = 0.0) -> bool:
+        """Removes an artifact. An absent one is no error, because a crash may have come between two removals.
+
+        Returns False if it stays: its body was written less than `older_than_s` ago, or has just been put once more.
+        Whoever put it may not have linked it yet, so a later sweep looks again.
+        """
         ...

@@ -8,6 +8,7 @@ import asyncio
 import hashlib
 import os
 import re
+import threading
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from palyra.core.ids import ArtifactId, parse_artifact_id
 
 BODY_BYTES_MAX = 64 * 1024 * 1024  # Whole bodies are held in memory; larger ones belong in the workspace.
 PARTIAL_AGE_S = 3600  # A write takes seconds; what is older was left by a crash and is no other process's.
+AGAIN_S = 60.0  # Far longer than the time between putting a body and committing its link.
 _PARTIALS = "*/.*partial-*"
 _ARTIFACT_NAME = re.compile(r"[0-9a-f]{64}")
 
@@ -26,6 +28,8 @@ class FileArtifacts:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._put_again: dict[ArtifactId, float] = {}  # When bodies that were there already were put, oldest first.
+        self._lock = threading.Lock()  # A body is found and kept, or removed: never one within the other.
 
     async def put(self, body: bytes) -> ArtifactId:
         if len(body) > BODY_BYTES_MAX:
@@ -43,8 +47,8 @@ class FileArtifacts:
         except FileNotFoundError:
             return None
 
-    async def remove(self, artifact_id: ArtifactId) -> None:
-        await asyncio.to_thread(self._path(artifact_id).unlink, missing_ok=True)
+    async def remove(self, artifact_id: ArtifactId, older_than_s: float = 0.0) -> bool:
+        return await asyncio.to_thread(self._remove, artifact_id, older_than_s)
 
     async def settled(self, older_than_s: float) -> tuple[ArtifactId, ...]:
         return await asyncio.to_thread(self._settled, older_than_s)
@@ -66,10 +70,10 @@ class FileArtifacts:
     def _put(self, body: bytes) -> ArtifactId:
         artifact_id = ArtifactId(hashlib.sha256(body).hexdigest())
         path = self._path(artifact_id)
-        if _holds(path, len(body)):
-            # The file counts as new again, so that a sweep that runs now keeps it for its new link.
-            os.utime(path)
-            return artifact_id
+        with self._lock:
+            if _holds(path, len(body)):
+                self._keep(artifact_id, path)
+                return artifact_id
         try:
             ensure_folder(path.parent)
             replace_whole(path, body)
@@ -77,6 +81,26 @@ class FileArtifacts:
             message = f"artifact {artifact_id} could not be written ({cause.strerror}); check space and permissions"
             raise Unavailable("artifact_unwritable", message) from cause
         return artifact_id
+
+    def _keep(self, artifact_id: ArtifactId, path: Path) -> None:
+        """Keeps a file for its new link: for a sweep it counts as new again, and a deletion does not remove it now."""
+        os.utime(path)
+        now = time.monotonic()
+        over = [each for each, at in self._put_again.items() if now - at >= AGAIN_S]
+        for each in (*over, artifact_id):
+            self._put_again.pop(each, None)
+        self._put_again[artifact_id] = now
+
+    def _remove(self, artifact_id: ArtifactId, older_than_s: float) -> bool:
+        path = self._path(artifact_id)
+        with self._lock:
+            put_again_at = self._put_again.get(artifact_id)
+            if put_again_at is not None and time.monotonic() - put_again_at < AGAIN_S:
+                return False
+            if older_than_s and path.exists() and not _is_older(path, time.time() - older_than_s):
+                return False
+            path.unlink(missing_ok=True)
+        return True
 
     def _get(self, artifact_id: ArtifactId, offset: int, limit: int) -> bytes:
         try:

@@ -57,6 +57,5 @@ class ArtifactService:
         settled = await self.artifacts.settled(ORPHAN_AGE_S)
         for start in range(0, len(settled), SWEPT_AT_ONCE):
             for artifact_id in await self.state.unlinked(settled[start : start + SWEPT_AT_ONCE]):
-                await self.artifacts.remove(artifact_id)
-                removed_count += 1
+                removed_count += await self.artifacts.remove(artifact_id, ORPHAN_AGE_S)
         return removed_count

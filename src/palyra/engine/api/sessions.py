@@ -132,7 +132,8 @@ class SessionService:
 
         With `idle_before_ms` this is a Conflict if one of them has been used since then.
 
-        A crash in between leaves files that nothing refers to. Session cleanup removes them.
+        A crash in between leaves files that nothing refers to, and so does a body that somebody has just put once more.
+        Session cleanup removes them.
         """
         now_ms = self.clock.now_ms()
         artifacts = [item for member in family for item in await self.state.artifacts_of(member)]
