@@ -205,6 +205,23 @@ async def test_words_from_outside_become_nothing_even_after_two_compactions(tmp_
     assert not workshop.workspace.joinpath("MEMORY.md").exists()
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_a_reset_behind_a_compaction_trusts_nothing_that_it_found(tmp_path: Path, is_reset: bool) -> None:
+    workshop = school_at(tmp_path, sample=0.0)
+    async with workshop.open() as engine:
+        await say(engine, "Look at this.", taint=("http:evil.example",))
+        session_id = await talk(engine, DECISION)
+        engine.worker.is_draining = True
+        assert (await engine.compaction.compact(OWNER, session_id)).is_committed
+        if is_reset:
+            await engine.sessions.reset(OWNER, session_id)
+    async with workshop.open() as engine:
+        await rested(engine)
+        found = await found_by_compaction(engine)
+    assert found == {DECISION: CandidateStatus.PENDING_REVIEW}
+    assert not workshop.workspace.joinpath("MEMORY.md").exists()
+
+
 async def test_a_task_that_is_done_leaves_the_context_and_review_and_comes_back_with_a_restore(tmp_path: Path) -> None:
     task, done = "We still need to write the manual of the ledger.", "The manual of the ledger is written."
     async with school_at(tmp_path, sample=0.0).open() as engine:

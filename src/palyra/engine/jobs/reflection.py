@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from palyra.core.compaction.model import KeptKind
 from palyra.core.errors import Conflict, NotFound, PalyraError
+from palyra.core.events import Event
 from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import MemoryId, SessionId, parse_candidate_id, parse_run_id
 from palyra.core.jobs.model import Job, lease_name
@@ -27,6 +28,7 @@ from palyra.core.learning.model import (
 )
 from palyra.core.learning.observed_run import ObservedRun
 from palyra.core.learning.rules import Find, Finds
+from palyra.core.projections.rows import SessionRow
 from palyra.core.taint import labels
 from palyra.core.trust import Trust
 from palyra.core.writes import Fence, RecordReflection, RecordUse, Write
@@ -148,15 +150,20 @@ class FindingsJob:
             state = await self.reader.loader.load(session_id)
         except NotFound:
             return JobDone()
-        compacted = await self._compacted(session_id, checkpoint_id)
-        if compacted is None:
+        row = await self.reader.loader.views.sessions.session(session_id, None)
+        event = await self._compacted(session_id, checkpoint_id, row)
+        if event is None or row is None or not isinstance(event.data, SessionCompacted):
             return JobDone()
+        compacted = event.data
+        # What is found has the taint of the context in which it was said: a reset since then makes it no better (L8).
+        met = await self.reader.loader.taint_at(row, event.seq)
+        taint = tuple(sorted({*labels(met), *labels(state.taint)}))
         agent = self.reader.agents.of_run(state.agent)
         first = max(0, compacted.from_seq - EXCHANGE_EVENTS_MAX)
         length = min(COMPACTED_EVENTS_MAX, max(0, compacted.to_seq - first))
         within = await self.reader.loader.journal.read(session_id, first, length) if length else ()
         known = (agent.instructions, *(document.text for document in state.window.documents))
-        finds = find_in_compaction(compacted, within, known, labels(state.taint))
+        finds = find_in_compaction(compacted, within, known, taint)
         source = FindSource(
             owner=state.owner,
             session_id=session_id,
@@ -172,9 +179,8 @@ class FindingsJob:
         report(f"{plan.found_count} found, {finds.junk_count} dropped")
         return JobDone()
 
-    async def _compacted(self, session_id: SessionId, checkpoint_id: str) -> SessionCompacted | None:
+    async def _compacted(self, session_id: SessionId, checkpoint_id: str, row: SessionRow | None) -> Event | None:
         """Looks near the session's last compaction first; this one is almost always that one."""
-        row = await self.reader.loader.views.sessions.session(session_id, None)
         near = max(0, row.compacted_seq - 1) if row is not None else 0
         for start in dict.fromkeys((near, 0)):
             found = await self._search(session_id, checkpoint_id, start)
@@ -182,11 +188,11 @@ class FindingsJob:
                 return found
         return None
 
-    async def _search(self, session_id: SessionId, checkpoint_id: str, cursor: int) -> SessionCompacted | None:
+    async def _search(self, session_id: SessionId, checkpoint_id: str, cursor: int) -> Event | None:
         while page := await self.reader.loader.journal.read(session_id, cursor, 500):
             for event in page:
                 if isinstance(event.data, SessionCompacted) and event.data.checkpoint_id == checkpoint_id:
-                    return event.data
+                    return event
             cursor = page[-1].seq
         return None
 

@@ -79,7 +79,7 @@ class SessionLoader:
         return run
 
     async def taint_at(self, row: SessionRow, seq: int) -> Taint:
-        """Returns the taint of a session's context at an earlier event. It is read once, when a branch begins there."""
+        """Returns the taint of a session's context at an earlier event: of a branch's beginning, or of a compaction."""
         taint: Taint = ()
         cursor = row.reset_seq if row.reset_seq <= seq else 0
         while page := await self.journal.read(row.id, cursor, min(PAGE_EVENTS, seq - cursor)):
