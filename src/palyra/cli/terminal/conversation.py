@@ -257,7 +257,7 @@ class Conversation:
             self._held = None
             await self._send(held[1])
             return
-        said = f"· that is no answer to {question.subject}. {question.keys} answer it; {SEND_WORD} sends your text"
+        said = f"· {question.mistaken(line)}. {question.keys} answer it; {SEND_WORD} sends your text"
         self._prompt.line(self._style.yellow(f"{said} instead, and denies the call"))
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:

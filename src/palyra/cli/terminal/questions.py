@@ -77,6 +77,14 @@ class CardQuestion(msgspec.Struct, frozen=True):
         said = brief_arguments(self.calls[0]) if self.calls else ""
         return in_one_line(f"{name} {said}".strip(), SUBJECT_LENGTH_MAX)
 
+    def mistaken(self, line: str) -> str:
+        """Returns why a line does not answer the question."""
+        key, _, rest = line.strip().partition(" ")
+        chosen = _chosen(self, key)
+        if chosen is not None and rest and chosen.body.get("scope") == "timeboxed":
+            return f"{in_one_line(rest.strip(), BRIEF_LENGTH_MAX)} is no duration, such as 90s, 30m, 2h or 7d"
+        return f"that is no answer to {self.subject}"
+
 
 def question_of(approval: Mapping[str, object], arguments: object) -> CardQuestion:
     """Reads a record of the API, or the data of `approval.requested`. `arguments` are the call's, if known."""
@@ -127,8 +135,7 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
     key, _, rest = line.strip().partition(" ")
     if not key:
         return None
-    word = _WORDS.get(key.lower(), key.lower())
-    chosen = next((each for each in question.choices if word == each.key or word == str(each.number)), None)
+    chosen = _chosen(question, key)
     if chosen is None:
         return None
     rest = rest.strip()
@@ -140,6 +147,11 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
         ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
         return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
     return None if rest else chosen.body
+
+
+def _chosen(question: CardQuestion, key: str) -> AnswerChoice | None:
+    word = _WORDS.get(key.lower(), key.lower())
+    return next((each for each in question.choices if word == each.key or word == str(each.number)), None)
 
 
 def decided_text(body: JsonObject) -> str:
