@@ -83,6 +83,18 @@ async def test_what_was_shown_of_a_cancelled_run_does_not_look_unfinished(tmp_pa
         await until(lambda: not scene.platform.edits[-1][1].endswith("…"))
 
 
+async def test_what_was_shown_before_a_crash_does_not_look_unfinished_once_the_run_is_cancelled(tmp_path: Path) -> None:
+    shown = platform()
+    async with live_scene(tmp_path, shown, ENDLESS) as scene:
+        await scene.say("go")
+        await until(lambda: shown.edits)
+    assert shown.edits[-1][1].endswith("…")
+    async with live_scene(tmp_path, shown, ENDLESS) as scene:
+        await scene.say("/cancel")
+        await until(lambda: "Cancelled." in shown.texts)
+        await until(lambda: shown.edits[-1] == ("m1", "(The answer was cut off.)"))
+
+
 async def test_a_preview_whose_commit_comes_after_the_answers_is_not_sent(tmp_path: Path) -> None:
     async with live_scene(tmp_path, platform(), STORY) as scene:
         journal: Any = scene.engine._setup.journal

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
+from msgspec.structs import replace
 
 from palyra.core.channel_writes import QueueOutbox
 from palyra.core.channels.outbox import OutboxItem, OutboxKind, OutboxState, answer_id, job_of, preview_id
@@ -36,6 +37,7 @@ from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 
 MORE = " …"  # Ends a text that is still being written.
+CUT_OFF = "(The answer was cut off.)"
 FIRST_LOOK_S = 1.0
 SHOWN_MAX = 10_000  # Runs that are waited for at once.
 EDIT_TIMEOUT_S = 10.0
@@ -104,6 +106,22 @@ class LiveAnswers:
         channel = self.directory.find(shown.reply.channel) if shown is not None else None
         if shown is not None and channel is not None and text is not None:
             self.tasks.spawn(self._finish(shown, channel, text), f"live answer {run_id}")
+        elif text is None:
+            self.tasks.spawn(self._cut_off(run_id), f"live answer {run_id}")
+
+    async def _cut_off(self, run_id: RunId) -> None:
+        """Ends what an earlier process showed, unless the answer stands there. Nobody knows its words any more."""
+        answer = answer_id(run_id)
+        item = await self.outbox.item(preview_id(answer))
+        channel = self.directory.find(item.channel) if item is not None else None
+        is_shown = item is not None and item.state is OutboxState.SENT and item.message_ids
+        if item is None or channel is None or not is_shown or await self.outbox.item(answer) is not None:
+            return
+        try:
+            async with asyncio.timeout(EDIT_TIMEOUT_S):
+                await channel.adapter.edit(_part(replace(item, text=CUT_OFF), channel), item.message_ids[0])
+        except (SendFailed, TimeoutError) as error:
+            log.info("live_answer_ended", channel=item.channel, run_id=run_id, why=str(error))
 
     async def _finish(self, shown: _Shown, channel: ConfiguredChannel, text: str) -> None:
         try:
