@@ -381,3 +381,19 @@ def test_nature_of_files_too_large_to_look_at_says_so(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a\n" + "x\n" * (PREVIEWED_BYTES_MAX // 2))
     said = nature(tmp_path, change("f", "a", "b"))
     assert (said.writes, "too large" in (said.preview or "")) == ((), True)
+
+
+NEW_PROGRAM = "diff --git a/run b/run\nnew file mode 100755\n--- /dev/null\n+++ b/run\n@@ -0,0 +1 @@\n+x\n"
+KEPT_PROGRAM = "--- a/deploy\n+++ b/deploy\n@@ -1 +1 @@\n-a\n+b\n"
+MOVED_PROGRAM = "--- a/deploy\n+++ b/moved\n@@ -1 +1 @@\n-a\n+b\n"
+PLAIN = "--- a/notes\n+++ b/notes\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+@pytest.mark.parametrize(
+    ("patch", "can_run"), [(NEW_PROGRAM, True), (KEPT_PROGRAM, True), (MOVED_PROGRAM, True), (PLAIN, False)]
+)
+def test_patch_says_whether_it_leaves_what_can_be_executed(tmp_path: Path, patch: str, can_run: bool) -> None:
+    for name in ("deploy", "notes"):
+        (tmp_path / name).write_text("a\n")
+    (tmp_path / "deploy").chmod(0o755)
+    assert FsPatch().nature({"patch": patch}, (str(tmp_path),)).makes_executable is can_run

@@ -210,3 +210,13 @@ def test_preview_spells_out_what_could_hide_on_a_screen(tmp_path: Path) -> None:
 def test_preview_of_a_refused_place_says_why(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc/passwd")
     assert "symbolic link" in preview(tmp_path, "link", "x")
+
+
+def test_new_content_of_a_file_that_can_be_executed_can_be_executed(tmp_path: Path) -> None:
+    (tmp_path / "deploy").write_text("#!/bin/sh\n")
+    (tmp_path / "notes").write_text("x\n")
+    (tmp_path / "deploy").chmod(0o755)
+    asked = {
+        path: FsWrite().nature({"path": path, "content": "y"}, (str(tmp_path),)) for path in ("deploy", "notes", "new")
+    }
+    assert [path for path, nature in asked.items() if nature.makes_executable] == ["deploy"]

@@ -4,6 +4,8 @@ Does not own: the rename, nor the boundary of the workspace (workspace).
 """
 
 import os
+import stat
+from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
@@ -12,6 +14,7 @@ from palyra.adapters.files.workspace import WorkspacePath
 
 MARK = "user.palyra.effect"  # This attribute names the effect that wrote the very content of a file.
 _PERMISSIONS = 0o777  # These bits of a file's mode are kept: new content is never setuid.
+_EXECUTE_BITS = 0o111
 
 
 class Writing(msgspec.Struct, frozen=True):
@@ -20,6 +23,15 @@ class Writing(msgspec.Struct, frozen=True):
     place: WorkspacePath
     body: bytes
     partial_name: str
+
+
+def is_kept_executable(paths: Iterable[str], workspace: tuple[str, ...]) -> bool:
+    """Tells whether one of these files can be executed. New content keeps the permissions, so it could be as well."""
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            found.append(os.stat(os.path.join(workspace[0], path)).st_mode)
+    return any(stat.S_ISREG(mode) and mode & _EXECUTE_BITS for mode in found)
 
 
 def fill_partial(writing: Writing, folder: int, before: os.stat_result | None) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from palyra.adapters.files.change_keeper import ChangeKeeper
 from palyra.adapters.files.known_links import linked_names
-from palyra.adapters.files.partial import MARK, Writing, fill_partial
+from palyra.adapters.files.partial import MARK, Writing, fill_partial, is_kept_executable
 from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,
@@ -86,13 +86,15 @@ class FsPatch:
             return _nature(paths, False, None)
         plan = PatchPlan(workspace, PREVIEWED_BYTES_MAX)
         linked = linked_names(paths, workspace)
+        can_run = any(patch.is_executable for patch in patches) or is_kept_executable(paths, workspace)
         try:
             plan.make(patches)
         except PalyraError as refused:
             unknown = tuple(replace(bytes_at(place, b""), sha256="") for place in places_of(patches, workspace))
-            return replace(_nature(paths, True, refused.message), linked_names=linked, carried=unknown)
+            nature = _nature(paths, True, refused.message)
+            return replace(nature, linked_names=linked, carried=unknown, makes_executable=can_run)
         shown = [(f"{change.place.shown}: {change.done}", change.old, change.text or "") for change in plan.changes]
-        nature = _nature(paths, True, preview_changes(shown))
+        nature = replace(_nature(paths, True, preview_changes(shown)), makes_executable=can_run)
         return replace(nature, writes=_written(plan.changes), linked_names=linked, carried=tuple(plan.read))
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:

@@ -13,7 +13,7 @@ from threading import Event
 
 from palyra.adapters.files.change_keeper import ChangeKeeper
 from palyra.adapters.files.known_links import linked_names
-from palyra.adapters.files.partial import Writing, fill_partial
+from palyra.adapters.files.partial import Writing, fill_partial, is_kept_executable
 from palyra.adapters.files.workspace import (
     PATH_SCHEMA,
     WorkspacePath,
@@ -80,6 +80,7 @@ class FsWrite:
             is_in_workspace=is_inside,
             preview=_preview(paths[0], content, workspace) if is_inside and isinstance(content, str) else None,
             writes=_writes(paths[0], content, workspace) if is_inside and isinstance(content, str) else (),
+            makes_executable=is_inside and is_kept_executable(paths, workspace),
             linked_names=linked_names(paths, workspace) if is_inside else (),
         )
 
