@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.files.known_links import linked_names
+from palyra.adapters.files.known_links import find_links, linked_names, names_behind, names_of
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_write import FsWrite
 
@@ -70,3 +70,38 @@ def test_link_that_goes_away_between_two_looks_is_looked_at_again(
 
     monkeypatch.setattr(os.path, "realpath", realpath)
     assert linked_names(["notes"], (str(tmp_path),)) == ("AGENTS.md",)
+
+
+def test_every_link_on_the_way_of_a_name_counts_and_so_does_what_the_way_leads_through(tmp_path: Path) -> None:
+    for folder in ("v1", "late"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "v1/guide.md").write_text("")
+    for link, target in (("now", "v1"), ("AGENTS.md", "now/guide.md"), (".envrc", "late/env"), ("CLAUDE.md", "gone/x")):
+        (tmp_path / link).symlink_to(target)
+    links = find_links((str(tmp_path),), ())
+    assert names_of(f"{tmp_path}/now", links) == names_of(f"{tmp_path}/v1/guide.md", links) == ("AGENTS.md",)
+    behind = {path: names_behind(f"{tmp_path}/{path}", links) for path in ("late", "gone", "v1", "lat")}
+    assert behind == {"late": (".envrc",), "gone": ("CLAUDE.md",), "v1": ("AGENTS.md",), "lat": ()}
+
+
+def _set_up_repository(folder: Path, settings: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config").write_text(settings)
+
+
+SETTINGS = '[filter "x"]\n\tclean = "sh tools/x.txt"\n'
+
+
+def _is_obeyed_by_git(path: str, root: Path) -> bool:
+    return linked_names((path,), (str(root),)) == (".git/config",)
+
+
+def test_what_settings_name_by_a_link_is_what_the_link_leads_to(tmp_path: Path) -> None:
+    _set_up_repository(tmp_path / ".git", f"{SETTINGS}[include]\n\tpath = ../linked.conf\n")
+    (tmp_path / "scripts").mkdir()
+    for name in ("scripts/x.txt", "scripts/y.txt", "real.conf"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "tools").symlink_to("scripts")
+    (tmp_path / "linked.conf").symlink_to("real.conf")
+    obeyed = {path: _is_obeyed_by_git(path, tmp_path) for path in ("scripts/x.txt", "real.conf", "scripts/y.txt")}
+    assert obeyed == {"scripts/x.txt": True, "real.conf": True, "scripts/y.txt": False}

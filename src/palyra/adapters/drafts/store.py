@@ -16,7 +16,7 @@ from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
-from palyra.adapters.files.known_links import find_links, names_of
+from palyra.adapters.files.known_links import Links, find_links, names_behind, names_of
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
@@ -188,8 +188,13 @@ def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[Li
     links = find_links(roots, whole)
     if not links:
         return ()
-    named = ((each, names_of(path.rstrip("/"), links)) for path, each in whole.items())
+    named = ((each, _names(path.rstrip("/"), each, links)) for path, each in whole.items())
     return tuple(LinkedChange(root=each.root, path=each.path, names=names) for each, names in named if names)
+
+
+def _names(path: str, change: FileChange, links: Links) -> tuple[str, ...]:
+    behind = names_behind(path, links) if change.kind is ChangeKind.LINKED else ()
+    return tuple(dict.fromkeys((*names_of(path, links), *behind)))
 
 
 def _listed(upper: str) -> list[str]:

@@ -27,8 +27,9 @@ def find_links(roots: Iterable[str], paths: Iterable[str]) -> Links:
     whole, found = tuple(paths), list[tuple[str, str]]()
     for root in map(os.path.realpath, roots):
         found += (link for folder in FOLDERS for link in _links_in(root, folder))
-        found += find_named(root)
-        found += find_repositories(root, (path for path in whole if path.startswith(f"{root}/")))
+        inside = [path for path in whole if path.startswith(f"{root}/")]
+        found += ((name, place) for name, named in find_named(root) for place in way_of(named))
+        found += find_repositories(root, inside)
     return tuple(found)
 
 
@@ -37,6 +38,11 @@ def names_of(path: str, links: Links) -> tuple[str, ...]:
     exact = (name for name, target in links if path == target)
     below = (name + path[len(target) :] for name, target in links if path.startswith(f"{target}/"))
     return tuple(dict.fromkeys((*exact, *below)))
+
+
+def names_behind(path: str, links: Links) -> tuple[str, ...]:
+    """Returns the names whose way leads through this path. If it becomes a link, they lead somewhere else."""
+    return tuple(dict.fromkeys(name for name, target in links if target.startswith(f"{path}/")))
 
 
 def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,13 +80,26 @@ def _is_obeyed(name: str) -> bool:
 
 
 def _targets(link: str) -> list[str]:
-    """Returns every path on the way: whoever replaces a link in the middle changes the end."""
+    return way_of(link)[1:]
+
+
+def way_of(path: str) -> list[str]:
+    """Returns the links on the way of a path, and its end. Whoever replaces one of them changes the end."""
     found: list[str] = []
-    while len(found) < HOPS_MAX:
+    place, rest = "/", path.split("/")
+    while rest and len(found) < HOPS_MAX:
+        part = rest.pop(0)
+        if part == "..":
+            place = os.path.dirname(place)
+        if part in ("", ".", ".."):
+            continue
+        here = os.path.join(place, part)
         try:
-            target = os.path.join(os.path.dirname(link), os.readlink(link))
+            target = os.readlink(here)
         except OSError:
-            break
-        link = os.path.join(_resolve(os.path.dirname(target)), os.path.basename(target.rstrip("/")))
-        found.append(os.path.normpath(link))
-    return found
+            place = here
+            continue
+        found.append(here)
+        place = "/" if target.startswith("/") else place
+        rest = target.split("/") + rest
+    return found if rest else [*found, place]
