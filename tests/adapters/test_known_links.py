@@ -105,3 +105,38 @@ def test_what_settings_name_by_a_link_is_what_the_link_leads_to(tmp_path: Path) 
     (tmp_path / "linked.conf").symlink_to("real.conf")
     obeyed = {path: _is_obeyed_by_git(path, tmp_path) for path in ("scripts/x.txt", "real.conf", "scripts/y.txt")}
     assert obeyed == {"scripts/x.txt": True, "real.conf": True, "scripts/y.txt": False}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[filter "x"]\n\tclean = sh \\\n\t\ttools/x.txt\n',
+        "[pager]\n\tlog = sh tools/x.txt\n",
+        "[interactive]\n\tdiffFilter = sh tools/x.txt\n",
+        '[diff "x"]\n\tcommand = "sh -c \\"sh tools/x.txt\\""\n',
+        "[core]\n\tpager = ~/tools/x.txt\n",
+    ],
+)
+def test_settings_name_programs_in_many_ways(tmp_path: Path, settings: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    _set_up_repository(tmp_path / ".git", settings)
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools/x.txt").write_text("")
+    assert _is_obeyed_by_git("tools/x.txt", tmp_path)
+
+
+def test_settings_of_every_repository_around_a_path_count(tmp_path: Path) -> None:
+    root = tmp_path / "whole/root"
+    for folder in ("nested", "apart", "linked", ""):
+        (root / folder / "tools").mkdir(parents=True)
+        (root / folder / "tools/x.txt").write_text("")
+    _set_up_repository(root / "nested/.git", SETTINGS + "[alias]\n\tall = !git add .\n")
+    _set_up_repository(tmp_path / "meta", SETTINGS)
+    _set_up_repository(tmp_path / "meta/worktrees/linked", "")
+    (tmp_path / "meta/worktrees/linked/commondir").write_text("../..\n")
+    (root / "apart/.git").write_text(f"gitdir: {tmp_path}/meta\n")
+    (root / "linked/.git").write_text(f"gitdir: {tmp_path}/meta/worktrees/linked\n")
+    _set_up_repository(tmp_path / "whole/.git", '[filter "y"]\n\tclean = sh root/tools/x.txt\n')
+    asked = ["nested/tools/x.txt", "apart/tools/x.txt", "linked/tools/x.txt", "tools/x.txt"]
+    assert [path for path in asked if not _is_obeyed_by_git(path, root)] == []
+    assert linked_names(("nested/tools/y.txt", "nested/x.txt", "x.txt"), (str(root),)) == ()

@@ -28,7 +28,7 @@ def find_links(roots: Iterable[str], paths: Iterable[str]) -> Links:
     for root in map(os.path.realpath, roots):
         found += (link for folder in FOLDERS for link in _links_in(root, folder))
         inside = [path for path in whole if path.startswith(f"{root}/")]
-        found += ((name, place) for name, named in find_named(root) for place in way_of(named))
+        found += ((name, place) for name, named in find_named(root, inside) for place in way_of(named))
         found += find_repositories(root, inside)
     return tuple(found)
 
