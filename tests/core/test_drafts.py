@@ -202,15 +202,27 @@ OUTSIDE = """
 .gitattributes .gitmodules .gitconfig a/HEAD .envrc .vscode/tasks.json .idea/workspace.xml x.code-workspace .bashrc
 a/.zshenv AGENTS.md docs/agents.md skills/x/SKILL.md CLAUDE.md .cursorrules .husky/pre-push .pre-commit-config.yaml
 .yarnrc.yml .g\u200cit/config git~1/config .git./config .devcontainer/devcontainer.json .config/fish/config.fish .mcp.json
+.bsp/x.json hie.yaml .formatter.exs .lazy.lua .factorypath app.pro.user .devfile.yaml .gitpod/automations.yaml .clangd
+AGENT.md .roomodes .aiassistant/rules/x.md .cline/x.md .github/hooks/x.json .github/agents/x.md .amp/settings.json .replit
+.RData .octaverc .erlang .perldb .byebugrc _irbrc .htaccess .user.ini u/.forward u/.p10k.zsh u/.nvm/nvm.sh u/.cargo/env
+u/.config/fish/fish_variables u/.config/starship.toml u/.config/ghostty/config u/.kube/config u/.docker/config.json
+u/Library/LaunchAgents/x.plist u/.cargo/bin/ls mise.dev.toml mise/config.toml hk.pkl .python-version .nvmrc .trunk/trunk.yaml
+.hg/sharedpath .sl/requires .jj/repo .jj/workspace-config.toml
 """.split()
 DATA = """
 .git/objects/ab/cdef .git/refs/heads/main .git/index .git/index.lock .git/logs/HEAD .git/HEAD .git/COMMIT_EDITMSG
 .git/ORIG_HEAD .git/packed-refs .git/info/refs sub/.git/refs/tags/v1 .git/objects/pack/pack-1.idx
 """.split()
-ORDINARY = "src/app.py src/update README.md notes/config data/objects/x tests/test_hooks.py hooks.py build/a.o gitlog.txt".split()
+ORDINARY = """
+src/app.py src/update README.md notes/config data/objects/x tests/test_hooks.py hooks.py build/a.o gitlog.txt mise.md
+cargo/bin/x src/activate.py aws/config docs/agents/x.md
+""".split()
 NEXT = """
 Makefile package.json conftest.py setup.py pyproject.toml .github/workflows/ci.yml Dockerfile docker/Dockerfile.dev
 sub/GNUmakefile build.sh requirements-dev.txt CMakeLists.txt tests/conftest.py Cargo.toml build.rs
+pip.conf uv.lock Cargo.lock go.work Package.swift build.zig deps.edn x.fsproj u/.gradle/init.d/x.gradle init.d/x.gradle.kts
+Gulpfile.mjs toxfile.py gunicorn.conf.py docs/conf.py venv/bin/activate venv/bin/activate.fish venv/pyvenv.cfg
+docker-compose-dev.yml Procfile.dev x.desktop x.service x.zsh tsconfig.json jupyter_server_config.py crontab
 """.split()
 
 

@@ -30,11 +30,14 @@ _HOOK_NAMES = GIT_HOOKS - {
 _OTHER_VCS = frozenset(
     {(".hg", "hgrc"), (".hg", "hgrc-not-shared"), (".jj", "config.toml"), (".sl", "config"), (".bzr", "branch.conf")}
     | {("_darcs", "defaults"), (".pijul", "config")}
+    | {(".hg", "sharedpath"), (".hg", "requires"), (".sl", "sharedpath"), (".sl", "requires")}  # Of another repository.
+    | {(".jj", "repo"), (".jj", "workspace-config.toml")}
 )
 _EDITOR_FOLDERS = frozenset(
     """
     .vscode .vscode-server .vs .idea .fleet .zed .helix .vim .nvim .emacs.d .devcontainer .settings .eclipse .run .nova
     .theia .codesandbox .idx .externaltoolbuilders
+    .bsp .lsp .gitpod nbproject
     """.split()
 )
 _EDITOR_FILES = frozenset(
@@ -42,12 +45,16 @@ _EDITOR_FILES = frozenset(
     .vimrc _vimrc .gvimrc .exrc .nvimrc .nvim.lua .nanorc .emacs .dir-locals.el .dir-locals-2.el .ycm_extra_conf.py .lvimrc
     .local.vimrc .devcontainer.json .sublime-project .vimspector.json .neoconf.json .luarc.json .gitpod.yml .project
     rust-analyzer.toml .rust-analyzer.toml .merlin
+    hie.yaml .factorypath .classpath .formatter.exs .lazy.lua .vimrc.local .clangd .ccls .luarc.jsonc .solargraph.yml .kateproject
+    devfile.yaml .devfile.yaml .emacs.el .spacemacs
     """.split()
 )
+_EDITOR_SUFFIXES = (".code-workspace", ".sublime-project", ".ipr", ".pro.user", ".txt.user")
 _AGENT_FOLDERS = frozenset(
     """
     .claude .cursor .windsurf .codex .gemini .aider .continue .palyra .roo .clinerules .agent .agents .amazonq .augment
     .copilot .crush .factory .goose .junie .kilocode .kiro .opencode .openhands .qwen .serena .tabnine .trae .warp .zencoder
+    .aiassistant .amp .cline .codeium .cody .devin .firebender .gptme .grok .iflow .kilo .qodo .rovodev
     """.split()
 )
 _AGENT_FILES = frozenset(
@@ -55,6 +62,7 @@ _AGENT_FILES = frozenset(
     .cursorrules .windsurfrules .clinerules .aider.conf.yml .mcp.json mcp.json .goosehints .roorules .rules
     .augment-guidelines .continuerc.json opencode.json opencode.jsonc .opencode.json crush.json .crush.json warp.md qwen.md
     crush.md replit.md
+    agent.md codex.md iflow.md .claude.json .roomodes .kilocodemodes .replit gptme.toml firebender.json
     """.split()
 )
 _AGENT_SUFFIXES = (".instructions.md", ".prompt.md", ".chatmode.md", ".agent.md")
@@ -64,6 +72,10 @@ _SHELL_FILES = frozenset(
     .cshrc .tcshrc .login .inputrc .xprofile .xinitrc .xsession .pam_environment .tmux.conf .screenrc config.fish .pdbrc
     .gdbinit .gdbearlyinit .lldbinit .irbrc .pryrc .pythonrc .python_startup.py .sqliterc .psqlrc .my.cnf .wgetrc .curlrc
     .xonshrc .asdfrc .lessfilter .mailcap .muttrc .wezterm.lua .hgrc .rprofile .renviron .ghci .ocamlinit .iex.exs .radare2rc
+    .rdata .octaverc startup.m startup.jl .juliarc.jl .gnuplot .erlang .perldb .byebugrc .rdbgrc .rdbgrc.rb irb.rc _irbrc
+    .pdbrc.py .duckdbrc .mongorc.js .mongoshrc.js .guile .sbclrc .lesskey .tigrc .xdefaults .xresources .xsessionrc .xserverrc
+    .forward .procmailrc .aliases .zsh_aliases .bash_functions .bash_completion .fzf.bash .fzf.zsh .p10k.zsh .zimrc .zpreztorc
+    .htaccess .user.ini web.config
     """.split()
 )
 # Of a person's home, which may be a workspace or lie in one.
@@ -71,12 +83,16 @@ _HOME_FOLDERS = frozenset(
     """
     .ssh .gnupg .local .bashrc.d .bash.d .bash_completion.d .profile.d .zshrc.d .zsh .oh-my-zsh .elvish .ipython .jupyter
     .hammerspoon .direnv .devenv .shadowenv.d .mise
+    .nvm .pyenv .rbenv .asdf .sdkman .zinit .doom.d .spacemacs.d .smartcd
     """.split()
 )
 _CONFIG_FOLDERS = frozenset(
     """
     git nvim vim emacs doom helix zed autostart systemd environment.d mise kitty alacritty wezterm tmux zsh nushell elvish
     xonsh direnv goose opencode crush i3 sway hypr plasma-workspace code vscodium micro lf ranger
+    fish ghostty foot zellij awesome bspwm sxhkd openbox niri river labwc mpv yazi kak go jj sapling gh glab lazygit cursor
+    windsurf claude gemini nix nixpkgs home-manager broot sheldon atuin qutebrowser polybar waybar user-tmpfiles.d
+    starship.toml mimeapps.list lesskey
     """.split()
 )
 _TOOL_FILES = frozenset(
@@ -85,6 +101,8 @@ _TOOL_FILES = frozenset(
     .pnp.cjs .pnp.loader.mjs .pre-commit-config.yaml .pre-commit-config.yml lefthook.yml lefthook.yaml .lefthook.yml
     .lefthook.yaml .bazelrc .condarc .pypirc .netrc .ruby-version .rspec .rvmrc .direnvrc .sdkmanrc .mise.local.toml
     mise.local.toml .autoenv_leave.zsh .pnpmfile.mjs .overcommit.yml prek.toml grumphp.yml .rusty-hook.toml .gitlint
+    .env.leave .ondirrc .nvmrc .node-version .python-version .java-version .go-version .php-version .ruby-gemset
+    .terraform-version hk.pkl .hk.pkl hk.local.pkl
     """.split()
 )
 # Runners of git's hooks have settings in several forms: `lefthook-local.yml`, `.lintstagedrc.mjs`.
@@ -93,6 +111,12 @@ _HOOK_RUNNERS = (
     ".commitlintrc", "commitlint.config.", ".simple-git-hooks.", "simple-git-hooks.", "captainhook.",
 )  # fmt: skip
 _OUTSIDE_FOLDERS = _HOOK_FOLDERS | _EDITOR_FOLDERS | _AGENT_FOLDERS | _HOME_FOLDERS | {".cargo-husky"}
+# A folder or a file, by its name and the name of the folder that holds it.
+_OUTSIDE_PAIRS = frozenset(
+    {(".github", "hooks"), (".github", "agents"), (".trunk", "trunk.yaml"), ("mise", "config.toml")}
+    | {(".cargo", "env"), (".cargo", "bin"), (".kube", "config"), (".aws", "config"), (".docker", "config.json")}
+    | {(".docker", "cli-plugins"), (".subversion", "config"), ("library", "launchagents"), ("library", "launchdaemons")}
+)
 _OUTSIDE_FILES = _EDITOR_FILES | _AGENT_FILES | _SHELL_FILES | _TOOL_FILES | INSTRUCTION_FILES
 _NEXT_FILES = frozenset(
     """
@@ -110,6 +134,14 @@ _NEXT_FILES = frozenset(
     skaffold.yaml ansible.cfg phpunit.xml phpunit.xml.dist artisan cabal.project stack.yaml setup.hs dune makefile.am
     cmakeuserpresets.json configure.ac meson_options.txt buck snakefile nextflow.config dvc.yaml ipython_config.py activate.r
     xmake.lua premake5.lua wscript waf tupfile thorfile capfile brewfile pnpmfile.js devbox.json devenv.nix pixi.toml
+    pip.conf pip.ini uv.toml uv.lock poetry.lock cargo.lock go.work go.sum gemfile.lock composer.lock mix.lock flake.lock bun.lock
+    deno.lock package.swift podfile podfile.lock build.zig build.zig.zon project.clj deps.edn bb.edn shadow-cljs.edn nuget.config
+    global.json makefile.pl build.pl makefile.in configure.in meson.options conanfile.py conanfile.txt vcpkg.json turbo.json
+    nx.json lerna.json angular.json tsconfig.json jakefile jakefile.js toxfile.py pavement.py hatch_build.py pdm_build.py
+    hatch.toml locustfile.py gunicorn.conf.py conf.py alembic.ini jupyter_config.py jupyter_lab_config.py
+    jupyter_notebook_config.py jupyter_server_config.py activate activate.csh activate_this.py pyvenv.cfg pants.toml
+    project.toml pubspec.yaml shard.yml devenv.yaml environment.yml docker-bake.hcl helmfile.yaml kustomization.yaml
+    terragrunt.hcl serverless.yml build.ninja compile_commands.json config.ru fastfile crontab
     """.split()
 )
 _NEXT_FOLDERS = frozenset({".github", ".gitlab", ".circleci", ".buildkite", ".woodpecker", ".forgejo", ".gitea"})
@@ -129,8 +161,28 @@ _NEXT_SUFFIXES = (
     ".rake",
     ".sbt",
     ".tf",
+    ".tfvars",
+    ".gradle",
+    ".gradle.kts",
+    ".sln",
+    ".fsproj",
+    ".vbproj",
+    ".smk",
+    ".nf",
+    ".bash",
+    ".zsh",
+    ".fish",
+    ".ps1",
+    ".bat",
+    ".cmd",
+    ".desktop",
+    ".service",
+    ".timer",
 )
-_NEXT_PREFIXES = ("requirements", "dockerfile.", "docker-compose.", "compose.", "taskfile.")
+_NEXT_PREFIXES = (
+    "requirements", "dockerfile.", "containerfile.", "docker-compose.", "docker-compose-", "compose.", "taskfile.", "procfile.",
+    "gulpfile.", "gruntfile.",
+)  # fmt: skip
 _SCRIPT_SUFFIXES = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")  # `vite.config.mts`, `karma.conf.js`
 _EXECUTE_BITS = 0o111
 # Tools make these folders by themselves, and nothing in them is run or obeyed.
@@ -157,7 +209,7 @@ def is_run_outside(path: str, *, is_link: bool = False) -> bool:
     if any(part == ".git" or part.endswith(".git") for part in parts) or name in _GIT_FILES or name in _BARE_FILES:
         return True
     is_hook = name in _HOOK_NAMES or (name in GIT_HOOKS and "hooks" in parts[:-1]) or name.startswith(_HOOK_RUNNERS)
-    is_named_so = name.endswith((".code-workspace", ".sublime-project", *_AGENT_SUFFIXES))
+    is_named_so = name.endswith((*_EDITOR_SUFFIXES, *_AGENT_SUFFIXES))
     is_listed = name in _OUTSIDE_FILES or any(part in _OUTSIDE_FOLDERS for part in parts)
     return is_hook or is_named_so or is_listed or _is_settings(parts)
 
@@ -167,8 +219,11 @@ def _is_settings(parts: list[str]) -> bool:
     name, folders = parts[-1], parts[:-1]
     is_fish = "fish" in folders and name.endswith(".fish")
     is_cargos = folders[-1:] == [".cargo"] and name in ("config", "config.toml")
+    is_mises = name.startswith(("mise.", ".mise.")) and name.endswith(".toml")
+    is_paired = any(pair in _OUTSIDE_PAIRS for pair in pairwise(parts))
     is_home = any(pair[0] == ".config" and pair[1] in _CONFIG_FOLDERS for pair in pairwise(parts))
-    return is_fish or is_cargos or is_home or any((folder, name) in _OTHER_VCS for folder in folders)
+    is_others = any((folder, name) in _OTHER_VCS for folder in folders)
+    return is_fish or is_cargos or is_mises or is_paired or is_home or is_others
 
 
 def is_run_next(path: str, mode: int = 0) -> bool:
