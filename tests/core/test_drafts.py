@@ -16,7 +16,7 @@ from palyra.core.drafts.changes import (
     written_files,
 )
 from palyra.core.drafts.judge import ALONE_MAX, PathGroup, deletes_many, group_changes
-from palyra.core.drafts.outside import is_git_data, is_run_next, is_run_outside
+from palyra.core.drafts.outside import is_cache, is_git_data, is_run_next, is_run_outside
 from palyra.core.drafts.plan import ABSENT, FileState, join, plan_apply, reverse
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, ConflictCause, DraftConflicted, DraftJudged, FileChange, ToolDrafted
@@ -366,3 +366,11 @@ def test_changes_of_several_calls_join_to_one_a_path() -> None:
     assert join([made, changed, gone]) == ()
     (joined,) = join([made, changed])
     assert (joined.kind, joined.before_sha256, joined.after_sha256) == (ChangeKind.CREATED, None, "second")
+
+
+def test_programs_that_a_test_runner_keeps_are_no_cache() -> None:
+    """`.tox` and `.nox` hold virtual environments, whose modules run at the next call."""
+    assert is_cache(".pytest_cache/v/x")
+    assert is_cache(".mypy_cache/x.json")
+    assert not is_cache(".tox/py/lib/python3/site-packages/pytest/__init__.py")
+    assert not is_cache(".nox/tests/lib/python3/site-packages/x.py")

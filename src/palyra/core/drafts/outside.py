@@ -188,7 +188,7 @@ _EXECUTE_BITS = 0o111
 # Tools make these folders by themselves, and nothing in them is run or obeyed.
 _CACHE_FOLDERS = frozenset(
     """
-    .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache .tox .nox .nyc_output .coverage .parcel-cache .turbo .gradle
+    .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache .nyc_output .coverage .parcel-cache .turbo .gradle
     .ipynb_checkpoints .sass-cache .benchmarks .pyre .pytype
     """.split()
 )
