@@ -374,3 +374,12 @@ def test_programs_that_a_test_runner_keeps_are_no_cache() -> None:
     assert is_cache(".mypy_cache/x.json")
     assert not is_cache(".tox/py/lib/python3/site-packages/pytest/__init__.py")
     assert not is_cache(".nox/tests/lib/python3/site-packages/x.py")
+
+
+@pytest.mark.parametrize("letter", "\u034f\ufe0f\u3164\u115f\u200b\u2800\U000e0100")
+def test_letters_that_show_nothing_hide_no_name(letter: str) -> None:
+    """A disk that ignores case ignores such letters too."""
+    assert is_run_outside(f"AGENTS{letter}.md")
+    assert is_run_outside(f".git{letter}/config")
+    assert is_run_next(f"Make{letter}file")
+    assert not is_run_outside(f"notes{letter}.md")

@@ -6,6 +6,8 @@ Does not own: what may be done with them (policy).
 import re
 import unicodedata
 
+from palyra.core.spelling import is_seen
+
 # Compared without case, because some file systems ignore it.
 INSTRUCTION_FILES = frozenset(
     """
@@ -77,7 +79,7 @@ def is_secret(path: str) -> bool:
 
 
 def _plain(part: str) -> str:
-    seen = "".join(letter for letter in unicodedata.normalize("NFKC", part) if unicodedata.category(letter) != "Cf")
+    seen = "".join(filter(is_seen, unicodedata.normalize("NFKC", part)))
     return seen.rstrip(". ").casefold()
 
 

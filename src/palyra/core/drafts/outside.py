@@ -10,6 +10,7 @@ import unicodedata
 from itertools import pairwise
 
 from palyra.core.sensitive_files import GIT_HOOKS, INSTRUCTION_FILES
+from palyra.core.spelling import is_seen
 
 # Git only stores data here. Everything else below a `.git` folder names programs, or may.
 _GIT_DATA_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
@@ -266,7 +267,7 @@ def _parts(path: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)  # The folders of a large set come again and again.
 def _plain(part: str) -> str:
-    seen = "".join(letter for letter in unicodedata.normalize("NFKC", part) if unicodedata.category(letter) != "Cf")
+    seen = "".join(filter(is_seen, unicodedata.normalize("NFKC", part)))
     # An 8.3 name of Windows, and a stream of NTFS, are other spellings of the same file.
     plain = seen.split(":", 1)[0].rstrip(". ").casefold()
     return ".git" if plain.startswith("git~") else plain
