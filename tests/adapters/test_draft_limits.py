@@ -1,6 +1,7 @@
 """What a command leaves is bounded in bytes, and files of several names pass nothing on to the others."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from palyra.adapters.drafts import upper
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.drafts.changes import describe_left_out
+from palyra.core.drafts.judge import deletes_many
 from palyra.core.events.draft import ChangeKind
 from palyra.ports.drafts import AppliedDraft
 from tests.adapters.test_drafts import Desk
@@ -69,3 +71,22 @@ async def test_new_content_parts_a_file_from_its_other_names(desk: Desk, tmp_pat
     assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
     assert (outside.read_text(), outside.stat().st_mode) == ("old a\n", mode)
     assert (desk.root / "a").read_text() == "new\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("rm -r ./*", True),
+        ("rm -r ./*; echo mine > new", True),
+        ("rm -r ./*; mkfifo pipe", True),
+        ("mkdir inner; mv a b inner", False),
+        ("rm b; echo mine > new", False),
+    ],
+)
+async def test_a_workspace_that_loses_all_of_its_files_asks_whatever_comes_instead(
+    desk: Desk, command: str, asks: bool
+) -> None:
+    shutil.rmtree(desk.root / "d")
+    (desk.root / "c").unlink()
+    _, found = await desk.run(command)
+    assert deletes_many(found) is asks

@@ -59,7 +59,7 @@ class UpperReader:
             try:
                 self._real = lower
                 self._folder(upper, lower, "")
-                is_emptied = not self._left_out_count and _hides_all(upper, lower)
+                is_emptied = _hides_all(upper, lower)
                 if is_added(read_attributes(lower), read_attributes(upper)):
                     self._leave_out(".", _FOLDER_ATTRIBUTES)
             finally:
@@ -265,10 +265,9 @@ def _is_whiteout(found: os.stat_result) -> bool:
 
 
 def _hides_all(upper: int, lower: int) -> bool:
-    """Tells whether the upper folder holds deletions only, and one for each name below."""
-    names = os.listdir(upper)
-    is_bare = all(_is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False)) for name in names)
-    return is_bare and set(os.listdir(lower)) <= set(names)
+    """Tells whether the upper folder deletes each name below, whatever else it holds."""
+    deleted = {name for name in os.listdir(upper) if _is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))}
+    return all(name in deleted and _unfit(name) is None for name in os.listdir(lower))
 
 
 def _is_opaque(folder: int) -> bool:

@@ -101,9 +101,11 @@ def split(group: PathGroup) -> tuple[PathGroup, ...]:
 
 
 def deletes_many(change_set: ChangeSet) -> bool:
-    """Tells whether many files are deleted, or several that are all of a root."""
+    """Tells whether many files are deleted, or several that are all of a root and are nowhere else now."""
     deleted = [change for change in change_set.changes if change.kind is ChangeKind.DELETED and not is_folder(change)]
-    return len(deleted) >= DELETED_MAX or (len(deleted) > 1 and bool(change_set.emptied_roots))
+    left = {change.after_sha256 for change in change_set.changes if change.after_sha256 is not None}
+    is_lost = any(change.before_sha256 not in left for change in deleted)
+    return len(deleted) >= DELETED_MAX or (len(deleted) > 1 and is_lost and bool(change_set.emptied_roots))
 
 
 def shown_path(change: FileChange, first_root: str) -> str:
