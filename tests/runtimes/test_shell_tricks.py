@@ -186,3 +186,18 @@ def test_a_command_that_locks_its_own_folders_is_still_read_and_applied(user: st
         assert done.outcome == "ok"
         os.chmod(house.workspace / "a", 0o700)
         assert (house.workspace / "a/b/c").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_a_file_that_nobody_may_write_is_changed_and_stays_so(user: str) -> None:
+    with open_house(user) as house:
+        file = house.workspace / "fixed"
+        file.write_text("a\n")
+        file.chmod(0o444)
+        if user == "nobody":
+            os.chown(file, NOBODY, NOBODY)
+        done = attempt(user, "chmod u+w fixed; echo b >> fixed; chmod 444 fixed; ln fixed other", house)
+        assert done.outcome == "ok"
+        assert [(each.read_text(), each.stat().st_mode & 0o777) for each in (file, house.workspace / "other")] == [
+            ("a\nb\n", 0o444)
+        ] * 2

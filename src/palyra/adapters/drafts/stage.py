@@ -20,6 +20,7 @@ def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None
         _bring(source, place, wanted)
     file = os.open(name, FILE_FLAGS, dir_fd=stage)
     try:
+        os.fchmod(file, 0o600)  # Nobody but root changes attributes of a file that cannot be written.
         set_attributes(file, wanted)
         os.fchmod(file, mode)
     finally:
