@@ -573,3 +573,17 @@ async def test_an_editor_that_writes_into_an_open_file_loses_nothing(
         assert isinstance(await desk.apply(context.effect_id, found), DraftConflict)
     assert (desk.root / "a").read_text() == "old a\na person's line\n"
     assert (desk.root / "b").read_text() == "old b\n"
+
+
+async def test_a_conflict_takes_nothing_away_that_somebody_else_left_alike(desk: Desk) -> None:
+    """What another draft or a person made meanwhile is as this draft would leave it, and is theirs."""
+    context, found = await desk.run("echo x > new; mkdir e; chmod 600 b; rm c; ln -s a link; echo agent >> a")
+    (desk.root / "new").write_text("x\n")
+    (desk.root / "e").mkdir()
+    (desk.root / "b").chmod(0o600)
+    (desk.root / "c").unlink()
+    (desk.root / "link").symlink_to("a")
+    (desk.root / "a").write_text("a person's\n")
+    before = desk.held()
+    assert isinstance(await desk.apply(context.effect_id, found), DraftConflict)
+    assert desk.held() == before

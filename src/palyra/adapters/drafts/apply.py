@@ -18,7 +18,7 @@ import msgspec
 from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
 from palyra.adapters.drafts.folders import read_undo
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
-from palyra.adapters.drafts.stage import exists, stage_file
+from palyra.adapters.drafts.stage import exists, note_steps, noted_steps, stage_file
 from palyra.adapters.drafts.steps import (
     BESIDE,
     ConflictError,
@@ -83,9 +83,8 @@ class Applier:
 
     def _refused(self, message: str) -> DraftFailure:
         """Takes everything back, and names what stays applied all the same."""
-        self._go_back()
-        look, changes = look_behind(self._changes, self._look_back), self._changes if self._is_open else ()
-        return DraftFailure(message=message + name_left(each for each in changes if is_left_applied(each, look(each))))
+        own, look = self._go_back(), look_behind(self._changes, self._look_back)
+        return DraftFailure(message=message + name_left(each for each in own if is_left_applied(each, look(each))))
 
     def _apply_all(self, undo_path: Path) -> AppliedDraft:
         if not self._uppers:
@@ -126,6 +125,7 @@ class Applier:
         plan = plan_apply(self._changes, self._look)
         if plan.conflict is not None:
             raise ConflictError(plan.conflict)
+        note_steps(self._first_stage(), map(self._new, plan.steps))
         self._unlock(plan.steps)
         for change in plan.steps:
             self._step(change)
@@ -273,16 +273,13 @@ class Applier:
             raise ConflictError(change)
         rename_new(new, (stage, self._old(change)))
 
-    def _go_back(self) -> None:
+    def _go_back(self) -> list[FileChange]:
         """Undoes what was applied, in the opposite order. What cannot go back is left for a person to see."""
-        is_open = self._is_open
-        look = look_behind(self._changes, self._look_back)
-        folders = [change for change in reversed(self._changes) if is_folder(change)] if is_open else []
+        own, look = self._own_steps(), look_behind(self._changes, self._look_back)
+        folders = [change for change in reversed(own) if is_folder(change)]
         for change in folders:
             self._restore_mode(change, 0o700)  # Nothing goes back into a locked folder.
-        applied = (
-            [each for each in self._changes if self._has_old(each) or is_applied(each, look(each))] if is_open else []
-        )
+        applied = [each for each in own if self._has_old(each) or is_applied(each, look(each))]
         for change in reversed(in_step_order(applied)):
             try:
                 with self._touched_place(change) as place:
@@ -294,10 +291,17 @@ class Applier:
         for root, stage in self._stage_handles.items():
             if not any(name.startswith("old-") for name in os.listdir(stage)):
                 self._remove_stage(root)
+        return own
 
-    @property
-    def _is_open(self) -> bool:
-        return len(self._stage_handles) == len(self._stages)
+    def _own_steps(self) -> list[FileChange]:
+        """Returns what this draft changed. Other files may be as it leaves them, and are somebody else's."""
+        if len(self._stage_handles) < len(self._stages):
+            return []
+        noted = noted_steps(self._first_stage())
+        return [each for each in self._changes if self._new(each) in noted or self._has_old(each)]
+
+    def _first_stage(self) -> int:
+        return next(iter(self._stage_handles.values()))
 
     def _has_old(self, change: FileChange) -> bool:
         return exists(self._stage_handles[change.root], self._old(change))

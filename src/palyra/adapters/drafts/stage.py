@@ -1,16 +1,20 @@
 """Stages the new content of one file: linked from the draft where it can be, else copied.
 
-Owns: the file beside the workspace that an exchange or a rename puts in place. Does not own: when, and which (apply).
+Owns: the file beside the workspace that an exchange or a rename puts in place, and the list of the steps.
+Does not own: when, and which (apply).
 Invariant: a staged file has the permissions that were judged and the attributes it is given, and none of the draft.
 """
 
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 
 from palyra.adapters.drafts.attributes import CAPABILITY, Attributes, kept_attributes, read_attributes, set_attributes
 from palyra.adapters.drafts.renames import Place
 from palyra.adapters.files.archives import FILE_FLAGS
+
+_STEPS = "steps"
 
 
 def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None:
@@ -25,6 +29,29 @@ def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None
         os.fchmod(file, mode)
     finally:
         os.close(file)
+
+
+def note_steps(stage: int, names: Iterable[str]) -> None:
+    """Names the steps that are going to be taken, durably, before the first one. After a kill the first list counts."""
+    if exists(stage, _STEPS):
+        return
+    partial = f"partial-{_STEPS}"
+    file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=stage)
+    with open(file, "w") as writer:
+        writer.write("\n".join(names))
+        writer.flush()
+        os.fsync(file)
+    os.rename(partial, _STEPS, src_dir_fd=stage, dst_dir_fd=stage)
+    os.fsync(stage)
+
+
+def noted_steps(stage: int) -> frozenset[str]:
+    try:
+        file = os.open(_STEPS, FILE_FLAGS, dir_fd=stage)
+    except FileNotFoundError:
+        return frozenset()
+    with open(file) as reader:
+        return frozenset(reader.read().splitlines())
 
 
 def exists(folder: int, name: str) -> bool:
