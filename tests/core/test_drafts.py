@@ -12,6 +12,7 @@ from palyra.core.drafts.changes import (
     digest_changes,
     encode_changes,
     in_order,
+    unmatched,
     without_paths,
     written_files,
 )
@@ -383,3 +384,10 @@ def test_letters_that_show_nothing_hide_no_name(letter: str) -> None:
     assert is_run_outside(f".git{letter}/config")
     assert is_run_next(f"Make{letter}file")
     assert not is_run_outside(f"notes{letter}.md")
+
+
+@pytest.mark.parametrize("name", ["", "/", "//"])
+def test_an_empty_name_means_none_of_the_changes(name: str) -> None:
+    changes = (change("a", ChangeKind.CREATED),)
+    assert without_paths(changes, (name,)) == changes
+    assert unmatched(changes, (name,)) == (name,)

@@ -81,7 +81,7 @@ def without_paths(changes: Sequence[FileChange], left_out: Iterable[str]) -> tup
 
 def named_changes(changes: Sequence[FileChange], names: Iterable[str]) -> tuple[FileChange, ...]:
     """Returns the changes of these paths, and of everything below them."""
-    known = set(names)
+    known = {name for name in names if name.strip("/")}  # An empty name, or a slash, would mean all of them.
     folders = tuple(name if name.endswith("/") else f"{name}/" for name in known)
     return tuple(change for change in changes if any(_is_named(path, known, folders) for path in _names_of(change)))
 
