@@ -31,6 +31,7 @@ import msgspec
 from palyra.adapters.drafts.tree import remove_tree
 from tests.runtimes import test_shell_planting as planting
 from tests.runtimes import test_shell_tricks as tricks
+from tests.runtimes import text_kinds as kinds
 from tests.runtimes.shells import NOBODY, SECRET, USERS, House, open_house
 from tests.runtimes.text_worker import Ran, Settled
 
@@ -73,6 +74,8 @@ def texts(every: int) -> list[Named]:
     found += [("own", text) for text in OWN]
     found += [("tricks of git", text) for _, text in tricks.GIT_TRICKS]
     found += [("planting", text) for text in (*planting.PLANTED, *planting.RUN_NEXT, *planting.LEFT_OUT)]
+    found += [("shells", text) for text in kinds.SHELL] + [("folders", text) for text in kinds.FOLDERS]
+    found += [("repositories", text) for text in kinds.GIT] + [("obeyed", text) for text in (*kinds.OBEYED, *kinds.RUN)]
     if tricks.COMMANDS.is_file():
         with gzip.open(tricks.COMMANDS, "rt", encoding="utf-8") as lines:
             rows = [json.loads(line) for line in lines]
@@ -149,6 +152,7 @@ class Bench:
         self._user, self._house, self._listener, self._timeout_s = user, house, listener, timeout_s
         planting.lay(house, user)
         tricks.lay_all(house.workspace, user)
+        kinds.lay(house, user)
         self._laid = house.base.with_name(f"{house.base.name}-laid")
         _copy(house.workspace, self._laid)
         package = Path(__file__).parents[2]
