@@ -125,7 +125,7 @@ class Applier:
         plan = plan_apply(self._changes, self._look)
         if plan.conflict is not None:
             raise ConflictError(plan.conflict)
-        note_steps(self._first_stage(), map(self._new, plan.steps))
+        note_steps(self._stage_handles, map(self._new, plan.steps))
         self._unlock(plan.steps)
         for change in plan.steps:
             self._step(change)
@@ -217,7 +217,7 @@ class Applier:
         tree, stage = self._trees[change.root], self._stage_handles[change.root]
         try:
             with tree.folder_of(change.path) as (folder, name):
-                is_kept = self._touch(change, folder)
+                is_kept = self._keep_open(change, parent(change), folder)
                 if is_folder(change):
                     step_folder(change, (folder, name), (stage, self._old(change)), self._touched.get(itself(change)))
                 elif change.kind is ChangeKind.DELETED:
@@ -238,11 +238,8 @@ class Applier:
                 raise ConflictError(change) from cause  # Somebody put something into it.
             raise
 
-    def _touch(self, change: FileChange, folder: int) -> bool:
-        """Keeps a folder open in which something changes, so that it can be taken back wherever the folder goes."""
-        return self._keep_open(change, parent(change), folder)
-
     def _keep_open(self, change: FileChange, name: tuple[str, str], folder: int) -> bool:
+        """Keeps a folder open in which something changes, so that it can be taken back wherever the folder goes."""
         if name not in self._touched and len(self._touched) < TOUCHED_MAX:
             self._touched[name] = handle = os.dup(folder)
             self._opened.callback(os.close, handle)
@@ -297,11 +294,8 @@ class Applier:
         """Returns what this draft changed. Other files may be as it leaves them, and are somebody else's."""
         if len(self._stage_handles) < len(self._stages):
             return []
-        noted = noted_steps(self._first_stage())
+        noted = noted_steps(self._stage_handles)
         return [each for each in self._changes if self._new(each) in noted or self._has_old(each)]
-
-    def _first_stage(self) -> int:
-        return next(iter(self._stage_handles.values()))
 
     def _has_old(self, change: FileChange) -> bool:
         return exists(self._stage_handles[change.root], self._old(change))

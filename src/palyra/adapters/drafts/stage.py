@@ -7,7 +7,7 @@ Invariant: a staged file has the permissions that were judged and the attributes
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from palyra.adapters.drafts.attributes import CAPABILITY, Attributes, kept_attributes, read_attributes, set_attributes
@@ -31,8 +31,12 @@ def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None
         os.close(file)
 
 
-def note_steps(stage: int, names: Iterable[str]) -> None:
-    """Names the steps that are going to be taken, durably, before the first one. After a kill the first list counts."""
+def note_steps(stages: Mapping[str, int], names: Iterable[str]) -> None:
+    """Names the steps that are going to be taken, durably, before the first one. After a kill the first list counts.
+
+    The list lies in the stage of the first root.
+    """
+    stage = next(iter(stages.values()))
     if exists(stage, _STEPS):
         return
     partial = f"partial-{_STEPS}"
@@ -45,9 +49,9 @@ def note_steps(stage: int, names: Iterable[str]) -> None:
     os.fsync(stage)
 
 
-def noted_steps(stage: int) -> frozenset[str]:
+def noted_steps(stages: Mapping[str, int]) -> frozenset[str]:
     try:
-        file = os.open(_STEPS, FILE_FLAGS, dir_fd=stage)
+        file = os.open(_STEPS, FILE_FLAGS, dir_fd=next(iter(stages.values())))
     except FileNotFoundError:
         return frozenset()
     with open(file) as reader:
