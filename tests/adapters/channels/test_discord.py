@@ -56,6 +56,15 @@ async def test_a_direct_message_is_answered_once_and_calls_nobody(tmp_path: Path
         assert (body["content"], body["allowed_mentions"]) == ("Hi @\u200beveryone.", {"parse": []})
 
 
+async def test_a_task_of_the_library_that_is_late_meets_a_closed_channel_in_silence(tmp_path: Path) -> None:
+    async with discord(tmp_path) as (scene, _):
+        adapter = scene.workshop.channels[0].adapter
+        assert isinstance(adapter, DiscordChannel)
+        client = adapter._client
+    assert client is not None
+    client.dispatch("ready")
+
+
 async def test_a_guild_is_heard_only_where_discord_marked_a_mention(tmp_path: Path) -> None:
     async with discord(tmp_path) as (_, server):
         await server.say("<@999> spoofed", guild_id="50", channel="60")

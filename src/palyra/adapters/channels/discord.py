@@ -193,7 +193,7 @@ class DiscordChannel:
 
     def _make_client(self, library: Any, deliver: Deliver, report: ConnectionReport) -> "discord.Client":
         intents = library.Intents(guilds=True, guild_messages=True, dm_messages=True, message_content=True)
-        client: discord.Client = library.Client(
+        client: discord.Client = _client_class(library)(
             intents=intents,
             max_ratelimit_timeout=RATE_LIMIT_S,
             guild_ready_timeout=GUILD_READY_S,
@@ -314,6 +314,16 @@ class DiscordChannel:
             is_direct=interaction.guild_id is None,
             pressed=pressed,
         )
+
+
+def _client_class(library: Any) -> Any:
+    class QuietClient(library.Client):  # type: ignore[misc]
+        def dispatch(self, event: str, /, *arguments: Any, **options: Any) -> None:
+            """Tells listeners of nothing once it is closed. A task of the library may be late, and would fail there."""
+            if not self.is_closed():
+                super().dispatch(event, *arguments, **options)
+
+    return QuietClient
 
 
 async def _offer_commands(library: Any, client: "discord.Client") -> None:
