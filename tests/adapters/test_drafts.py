@@ -354,26 +354,6 @@ async def test_killed_at_any_step_it_goes_on_and_ends_alike(
     assert kills
 
 
-async def test_damage_that_shows_after_a_kill_takes_everything_back(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = desk.held()
-    context, found = await desk.run(MANY)
-    step, _ = killing(applying, "rename_new", 12)
-    with monkeypatch.context() as patch:
-        patch.setattr(applying, "rename_new", step)
-        patch.setattr(applying.Applier, "_go_back", lambda self: None)
-        with pytest.raises(Killed):
-            await desk.apply(context.effect_id, found)
-    assert desk.held() not in (before, {})
-    assert not (desk.root / "e/f/g").exists()
-    (desk.drafts.home / context.effect_id / "0/upper/e/f/g").write_text("damaged\n")
-    failure = await FileDrafts(desk.drafts.home).apply(context.effect_id, found.changes)
-    assert isinstance(failure, DraftFailure)
-    assert "is not what was judged" in failure.message
-    assert desk.held() == before
-
-
 async def half_applied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, ChangeSet]:
     """Returns the folder of a draft that a kill left half applied, and its changes."""
     context, found = await desk.run(MANY)
@@ -384,6 +364,20 @@ async def half_applied(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> tuple[Pat
         with pytest.raises(Killed):
             await desk.apply(context.effect_id, found)
     return desk.drafts.home / context.effect_id, found
+
+
+async def test_damage_that_shows_after_a_kill_takes_everything_back(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = desk.held()
+    folder, found = await half_applied(desk, monkeypatch)
+    assert desk.held() not in (before, {})
+    assert not (desk.root / "e/f/g").exists()
+    (folder / "0/upper/e/f/g").write_text("damaged\n")
+    failure = await FileDrafts(desk.drafts.home).apply(EffectId(folder.name), found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert "is not what was judged" in failure.message
+    assert desk.held() == before
 
 
 def cut_off(sealed: Path) -> None:

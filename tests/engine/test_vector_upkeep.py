@@ -91,6 +91,22 @@ class Gone:
         raise Unavailable("gone", "the embedder is gone")
 
 
+class Away(Gone):
+    """Notes for whom it was asked, and when."""
+
+    def __init__(self) -> None:
+        self.asked: list[Principal] = []
+        self.asked_s: list[float] = []
+
+    async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
+        self.asked.append(principal)
+        self.asked_s.append(asyncio.get_running_loop().time())
+        return await super().embed(texts, principal)
+
+
+async def ignore(request: JobRequest) -> None: ...
+
+
 async def test_an_embedder_that_is_gone_fails_the_job_and_not_the_daemon(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, [])
     workshop.embedder = Counting(1)
@@ -120,21 +136,12 @@ class OneLeft:
 
 async def test_an_embedder_that_stays_away_is_asked_less_and_less_often() -> None:
     """With an endpoint each try is a run on a tape of its own, and a budget may be used up for a month."""
-    now_s = asyncio.get_running_loop().time
-    asked_s: list[float] = []
-
-    class Away(Gone):
-        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
-            asked_s.append(now_s())
-            return await super().embed(texts, principal)
-
-    async def enqueue(request: JobRequest) -> None: ...
-
-    upkeep = VectorUpkeep(OneLeft(), Away(), None, rest_first_s=0.01)  # type: ignore[arg-type]
-    keeping = asyncio.create_task(upkeep.keep(enqueue))
-    await until(lambda: len(asked_s) == 5)
+    away = Away()
+    upkeep = VectorUpkeep(OneLeft(), away, None, rest_first_s=0.01)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(ignore))
+    await until(lambda: len(away.asked_s) == 5)
     keeping.cancel()
-    rests_s = [after - before for before, after in pairwise(asked_s)]
+    rests_s = [after - before for before, after in pairwise(away.asked_s)]
     assert all(rest_s > 0.009 * 2**count for count, rest_s in enumerate(rests_s))
 
 
@@ -153,45 +160,29 @@ class OneLeftEach:
 
 async def test_an_item_asks_again_for_its_owner_and_for_nobody_else_who_was_refused() -> None:
     """With an endpoint each try is a run on a tape of its own. Others' items must not make more of them."""
-    asked: list[Principal] = []
-
-    class Away(Gone):
-        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
-            asked.append(principal)
-            return await super().embed(texts, principal)
-
-    async def enqueue(request: JobRequest) -> None: ...
-
-    upkeep = VectorUpkeep(OneLeftEach(ALICE, OWNER), Away(), None)  # type: ignore[arg-type]
-    keeping = asyncio.create_task(upkeep.keep(enqueue))
-    await until(lambda: len(asked) == 2)
+    away = Away()
+    upkeep = VectorUpkeep(OneLeftEach(ALICE, OWNER), away, None)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(ignore))
+    await until(lambda: len(away.asked) == 2)
     upkeep.wake(OWNER)
-    await until(lambda: len(asked) > 2)
+    await until(lambda: len(away.asked) > 2)
     upkeep.wake(OWNER)
-    await until(lambda: len(asked) > 3)
+    await until(lambda: len(away.asked) > 3)
     keeping.cancel()
-    assert asked == [ALICE, OWNER, OWNER, OWNER]
+    assert away.asked == [ALICE, OWNER, OWNER, OWNER]
 
 
 async def test_somebody_who_was_refused_keeps_nobody_waiting_for_long() -> None:
     """Items that a candidate became wake nobody. They are found without asking again for who was refused."""
-    asked: list[Principal] = []
-
-    class Away(Gone):
-        async def embed(self, texts: Sequence[str], principal: Principal) -> tuple[bytes, ...]:
-            asked.append(principal)
-            return await super().embed(texts, principal)
-
-    async def enqueue(request: JobRequest) -> None: ...
-
+    away = Away()
     index = OneLeftEach(ALICE)
-    upkeep = VectorUpkeep(index, Away(), None, rest_first_s=0.02)  # type: ignore[arg-type]
-    keeping = asyncio.create_task(upkeep.keep(enqueue))
-    await until(lambda: len(asked) == 8)  # Now it rests for 128 times as long as at first.
+    upkeep = VectorUpkeep(index, away, None, rest_first_s=0.02)  # type: ignore[arg-type]
+    keeping = asyncio.create_task(upkeep.keep(ignore))
+    await until(lambda: len(away.asked) == 8)  # Now it rests for 128 times as long as at first.
     index.owners.append(OWNER)
-    await until(lambda: OWNER in asked)
+    await until(lambda: OWNER in away.asked)
     keeping.cancel()
-    assert asked == [*[ALICE] * 8, OWNER]
+    assert away.asked == [*[ALICE] * 8, OWNER]
 
 
 class Batches:
