@@ -342,14 +342,14 @@ async def test_links_in_the_working_tree_are_not_followed(repository: Path, tmp_
 )
 async def test_forged_path_in_an_index_shows_nothing_outside(tmp_path: Path, path: str) -> None:
     outer = tmp_path / "outer"
-    folder = outer / "work"
+    folder = outer / "site"
     make_repository(folder, {"a" * 14: "one\n"})
-    write(tmp_path, {"outer/outside.txt": "OUTSIDE\n", "outer/o.txt": "OUTSIDE\n", "outer/work/.envxy": "OUTSIDE\n"})
+    write(tmp_path, {"outer/outside.txt": "OUTSIDE\n", "outer/o.txt": "OUTSIDE\n", "outer/site/.envxy": "OUTSIDE\n"})
     (folder / "src").mkdir()
     index = folder / ".git" / "index"
     body = index.read_bytes()[:-20].replace(b"a" * 14, path.encode().ljust(14, b"x")[:14])
     index.write_bytes(body + hashlib.sha1(body, usedforsecurity=False).digest())
-    for root, below in ((folder, "."), (outer, "work")):
+    for root, below in ((folder, "."), (outer, "site")):
         for read in (changes, staged):
             try:
                 assert "OUTSIDE" not in await read(root, below)

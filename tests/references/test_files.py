@@ -23,7 +23,7 @@ def scope(*roots: Path, chars_max: int = 20_000, may_read: Callable[[str], bool]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "work"
+    made = tmp_path / "site"
     made.mkdir()
     (tmp_path / "outside.txt").write_text("OUTSIDE")
     return made
@@ -63,7 +63,7 @@ async def test_only_paths_with_nothing_behind_them_are_left_out(root: Path) -> N
 @pytest.mark.parametrize(
     "path",
     [
-        "../outside.txt", "a/../../outside.txt", "/etc/passwd", "//etc/passwd", "..", "../work2/x", "./../outside.txt",
+        "../outside.txt", "a/../../outside.txt", "/etc/passwd", "//etc/passwd", "..", "../site2/x", "./../outside.txt",
         "a/b/../../../outside.txt", "/proc/self/environ", "/dev/zero", "~/.bashrc/../../../etc/passwd/../passwd/../..",
     ],
 )  # fmt: skip
@@ -89,7 +89,7 @@ async def test_links_are_refused_wherever_they_lead(root: Path, tmp_path: Path) 
     (root / "in").symlink_to(root / "real.txt")
     (root / "up").symlink_to(tmp_path)
     (root / "gone").symlink_to(tmp_path / "nowhere")
-    for path in ("out", "in", "gone", "up/outside.txt", "up/work/real.txt"):
+    for path in ("out", "in", "gone", "up/outside.txt", "up/site/real.txt"):
         assert await refusal(root, path) == "symlink_refused"
     listed = await folder(root)
     assert "OUTSIDE" not in "".join(part.text for part in listed.parts)
