@@ -22,6 +22,8 @@ from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 COLUMNS, ROWS = 100, 30
+# Without gRPC, whose usual port only one of the daemons that tests run side by side could have.
+_OWN = {"PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": str(COLUMNS), "PALYRA_SERVER__GRPC": "off"}
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
 
@@ -43,7 +45,7 @@ class Terminal:
             stdout=inner,
             stderr=inner,
             start_new_session=True,  # Otherwise a hidden question would go to the terminal that started the tests.
-            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm", "COLUMNS": "100", **environment},
+            env={**os.environ, **_OWN, **environment},
         )
         self._name = os.ttyname(inner)
         os.close(inner)
