@@ -44,11 +44,13 @@ from tests.support.processes import FakeProcesses
 SOURCE = "tool:mark.fetch"  # What a session of `tainted_session` is tainted by.
 HTML = b"<p>bytes</p>"
 MISSING = MissingTool("shell.run", "there is no sandbox here; install bubblewrap")
+LONG_STORY = Turn(chunks=tuple(Chunk(f"word{n} ", 20) for n in range(500)))
 SCRIPTS = [
     Script(when="^fetch$", turns=(calls("mark.fetch", text="page"), says("Read."))),
     Script(when="^send$", turns=(calls("mark.send", text="mail"), says("Sent."))),
     Script(when="^look it up$", turns=(calls("look_up", q="a"), says("Found."))),
-    Script(when="^slowly$", turns=(Turn(chunks=tuple(Chunk(f"word{n} ", 20) for n in range(500))),)),
+    Script(when="^send and tell$", turns=(calls("mark.send", text="mail"), LONG_STORY)),
+    Script(when="^slowly$", turns=(LONG_STORY,)),
     Script(turns=(says("It is done."), says("And this too."))),
 ]
 

@@ -121,19 +121,29 @@ async def test_a_run_comes_whole_and_in_order_and_the_stream_ends_with_it(wire: 
 
 async def test_an_approval_is_answered_within_the_stream(wire: GrpcScene, prepared: Prepared) -> None:
     call, run_id = await begun(wire, start("send"))
-    await first_of(call, is_event("approval.requested"))
-    record = await prepared.engine.runs.get(OWNER, RunId(run_id))
-    card = await prepared.approval_of(record, OWNER)
-    answer = approvals_pb2.ResolveApprovalRequest(approval_id=card.id, decision=ALLOW)
-    await call.write(Said(request_id=7, answer=answer))
-    await call.write(Said(request_id=8, answer=answer))
+    await call.write(Said(request_id=7, answer=await yes_to(call, run_id, prepared)))
     messages = await rest(call)
-    told = {message.request_id: message for message in messages if message.request_id}
-    assert told[7].WhichOneof("message") == "accepted"
-    assert (told[8].refused.code, told[8].refused.retryable) == ("approval_decided", False)
+    assert [message.WhichOneof("message") for message in messages if message.request_id == 7] == ["accepted"]
     types = [message.event.type for message in messages if message.WhichOneof("message") == "event"]
     assert types.index("tool.started") < types.index("tool.finished")
     assert types[-1] == "run.done"
+
+
+async def test_a_second_answer_to_an_approval_is_refused(wire: GrpcScene, prepared: Prepared) -> None:
+    call, run_id = await begun(wire, start("send and tell"))
+    answer = await yes_to(call, run_id, prepared)
+    for request_id in (7, 8):
+        await call.write(Said(request_id=request_id, answer=answer))
+    told = await first_of(call, lambda message: message.request_id == 8)
+    assert (told.refused.code, told.refused.retryable) == ("approval_decided", False)
+    await call.write(cancel())
+    await rest(call)
+
+
+async def yes_to(call: Any, run_id: str, prepared: Prepared) -> approvals_pb2.ResolveApprovalRequest:
+    await first_of(call, is_event("approval.requested"))
+    card = await prepared.approval_of(await prepared.engine.runs.get(OWNER, RunId(run_id)), OWNER)
+    return approvals_pb2.ResolveApprovalRequest(approval_id=card.id, decision=ALLOW)
 
 
 async def test_cancelling_is_a_message(wire: GrpcScene) -> None:
