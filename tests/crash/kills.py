@@ -70,7 +70,16 @@ def started_child(order: Order) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.crash.child"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipe = subprocess.PIPE
-    child = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    child = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        errors="surrogateescape",  # A kill may cut a character in two.
+    )
     with child:
         try:
             stdin = _pipe(child.stdin)
