@@ -18,6 +18,7 @@ from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
 from palyra.adapters.files.known_links import Links, find_links, names_behind, names_of
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId
@@ -153,7 +154,7 @@ class FileDrafts:
         """Returns a folder on the root's own file system, out of sight if the daemon's folder is on it too."""
         own = self._folders.of(effect_id)
         is_same = own.stat().st_dev == os.stat(root).st_dev
-        return str(own / f"{STAGE_NAME}{number}") if is_same else f"{root.rstrip('/')}/.palyra-draft-{effect_id[:24]}"
+        return str(own / f"{STAGE_NAME}{number}") if is_same else f"{root.rstrip('/')}/{STAGE_PREFIX}{effect_id[:24]}"
 
     def _uppers(self, effect_id: EffectId, sealed: SealedSet) -> dict[str, str]:
         return {root: self._folders.upper_of(effect_id, sealed.roots, root) for root in sealed.roots}

@@ -16,6 +16,7 @@ from palyra.adapters.drafts.attributes import handed_on, is_added, is_changed, p
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, hash_file
 from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
+from palyra.core.drafts.outside import is_stage
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 
@@ -29,6 +30,7 @@ _OPAQUE = "user.overlay.opaque"
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID
 _LINK_OUT = "a link that leads out of the workspace"
 _UNNAMEABLE = "its name holds a line end, or is not valid Unicode"
+_STAGE = "its name is that of a folder in which the daemon keeps files while it applies changes"
 _TOO_DEEP = "it lies too deep, or its path is too long"
 _STRANGE = "a device, a pipe or a socket"
 _ATTRIBUTES = "its attributes or access list; the file itself is applied without"
@@ -285,6 +287,8 @@ def _unfit(path: str) -> str | None:
         return _UNNAMEABLE
     if "\n" in path:
         return _UNNAMEABLE
+    if is_stage(path):
+        return _STAGE
     return _TOO_DEEP if length > PATH_BYTES_MAX or path.count("/") > DEPTH_MAX else None
 
 
