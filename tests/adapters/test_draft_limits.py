@@ -97,3 +97,19 @@ async def test_names_of_links_have_a_bound_and_what_is_beyond_asks(desk: Desk, m
     monkeypatch.setattr(store, "NAMED_CHARS_MAX", 2 * len("run.sh/1") + 1)
     _, found = await desk.run("echo 1 > d/1; echo 2 > d/2; echo 3 > d/3")
     assert [each.names for each in found.linked] == [("run.sh/1",), ("run.sh/2",), (".git/config",)]
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("find . -type f -delete", True),
+        ("find . -type f -delete; echo mine > d/new", True),
+        ("rm a b c; rm -r d; mkdir d; echo mine > d/new", True),
+        ("rm a b c d/x", False),
+        ("rm a b c; rm -r d; mkdir d; echo mine > d/x", False),
+    ],
+)
+async def test_folders_that_stay_without_files_hold_nothing(desk: Desk, command: str, asks: bool) -> None:
+    (desk.root / "empty/inner").mkdir(parents=True)
+    _, found = await desk.run(command)
+    assert deletes_many(found) is asks
