@@ -586,6 +586,28 @@ async def test_a_dropped_draft_lets_others_have_its_root_at_once(desk: Desk) -> 
         await desk.drafts.begin(second.effect_id, (str(desk.root),), is_alone=True)
 
 
+async def test_a_root_inside_another_is_a_part_of_it(desk: Desk) -> None:
+    """Two agents work in a folder and in one that lies in it. Whoever comes later meets a draft, and no person."""
+    inner = make_context(desk.root / "d")
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    second = await tool.execute({"command": "echo inner >> x; echo inner >> y"}, inner)
+    assert second.draft is not None
+    context, found = await desk.run("echo outer >> d/x; echo outer >> d/y")
+    outcomes = await asyncio.gather(
+        desk.apply(context.effect_id, found),
+        desk.drafts.apply(inner.effect_id, second.draft.change_set.changes),
+    )
+    (conflict,) = (each for each in outcomes if isinstance(each, DraftConflict))
+    assert conflict.cause is ConflictCause.DRAFT
+    await desk.drafts.begin(context.effect_id, (str(desk.root),), is_alone=True)
+    waiting = asyncio.create_task(desk.drafts.begin(inner.effect_id, (str(desk.root / "d"),), is_alone=True))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await desk.drafts.drop(context.effect_id)
+    async with asyncio.timeout(WAIT_S):
+        await waiting
+
+
 async def test_what_was_dropped_is_removed_without_a_close_and_after_a_kill(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
