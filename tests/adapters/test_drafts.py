@@ -608,6 +608,31 @@ async def test_a_root_inside_another_is_a_part_of_it(desk: Desk) -> None:
         await waiting
 
 
+async def test_a_step_that_is_due_only_after_a_kill_is_taken_back_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file was as the draft leaves it, so it was no step. A person removes it before the daemon starts again."""
+    before = desk.held()
+    context, found = await desk.run("echo x > new; echo agent > a; rm b")
+    (desk.root / "new").write_text("x\n")
+    step, _ = killing(applying, "rename_new", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, found)
+    (desk.root / "new").unlink()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(applying, "replace_whole", full)
+    failure = await FileDrafts(desk.drafts.home).apply(context.effect_id, found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert failure.message.endswith("nothing of it was applied")
+    assert desk.held() == before
+
+
 async def test_what_was_dropped_is_removed_without_a_close_and_after_a_kill(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

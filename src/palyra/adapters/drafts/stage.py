@@ -63,17 +63,18 @@ def stage_file(source: str, place: Place, mode: int, wanted: Attributes) -> None
 
 
 def note_steps(stages: Mapping[str, int], names: Iterable[str]) -> None:
-    """Names the steps that are going to be taken, durably, before the first one. After a kill the first list counts.
+    """Names the steps that are going to be taken, durably, before the first one. After a kill the list only grows.
 
     The list lies in the stage of the first root.
     """
-    stage = next(iter(stages.values()))
-    if exists(stage, STEPS_NAME):
+    stage, noted = next(iter(stages.values())), noted_steps(stages)
+    wanted = noted.union(names)
+    if wanted == noted and exists(stage, STEPS_NAME):
         return
     partial = f"partial-{STEPS_NAME}"
     file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=stage)
     with open(file, "w") as writer:
-        writer.write("\n".join(names))
+        writer.write("\n".join(sorted(wanted)))
         writer.flush()
         os.fsync(file)
     os.rename(partial, STEPS_NAME, src_dir_fd=stage, dst_dir_fd=stage)
