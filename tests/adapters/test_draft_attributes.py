@@ -192,7 +192,7 @@ async def test_a_workspace_is_not_emptied_in_secret_by_an_attribute(desk: Desk) 
     assert found.emptied_roots == (str(desk.root),)
 
 
-@pytest.mark.parametrize("step", ["stage_file", "exchange", "rename_new"])
+@pytest.mark.parametrize("step", ["stage_change", "exchange", "rename_new"])
 @pytest.mark.parametrize("is_copied", [False, True])
 async def test_killed_while_staging_it_ends_alike(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str, is_copied: bool
@@ -203,7 +203,7 @@ async def test_killed_while_staging_it_ends_alike(
     os.setxattr(desk.root / "a", "user.mine", b"a")
     os.setxattr(desk.root, DEFAULT, access_list(7))
     context, found = await desk.run(f"echo 1 >> a; echo 2 > new; {gives('a')}{gives('new')}")
-    killed, _ = killing(applying, step, 3 if step == "stage_file" else 2)
+    killed, _ = killing(applying, step, 3 if step == "stage_change" else 2)
     with monkeypatch.context() as patch:
         if is_copied:
             patch.setattr(os, "link", refuse)

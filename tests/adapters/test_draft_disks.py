@@ -1,6 +1,7 @@
 """Drafts on a real disk that is full: while a command writes, while its changes are sealed, and while they are applied."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,3 +87,22 @@ async def test_a_disk_too_full_to_keep_what_is_replaced_changes_nothing(disk: Pa
     filler.unlink()
     assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
     assert (desk.root / "large").read_text() == "small\n"
+
+
+async def test_a_command_reaches_no_folder_in_which_a_draft_is_applied(disk: Path, tmp_path: Path) -> None:
+    """The workspace is on a disk of its own, so changes are staged in it, under a name that a command can find out."""
+    desk = Desk(disk, tmp_path / "drafts")
+    left = desk.root / f".palyra-draft-{'f' * 24}"
+    left.mkdir()
+    (left / "old-0").write_text("the only one\n")
+    before = desk.held()
+    id_of_draft = "grep -o 'upperdir=[^,]*' /proc/self/mountinfo | grep -oE '[0-9a-f]{64}'"
+    command = f"s=.palyra-draft-$({id_of_draft} | cut -c-24); mkdir -p $s; echo evil > $s/old-2; echo told > zz"
+    for more in ("rm -r .palyra-draft-*", "mv .palyra-draft-* e", "chmod 0 .palyra-draft-*", "mkdir d/.Palyra-draft-x"):
+        context, found = await desk.run(f"{command}; {more}")
+        assert [change.path for change in found.changes if not change.path.startswith("e")] == ["zz"], more
+        assert found.left_out
+        assert isinstance(await desk.apply(context.effect_id, found), AppliedDraft)
+        shutil.rmtree(desk.root / "e", ignore_errors=True)
+        assert desk.held() == before | {"zz": "644 told\n"}
+        (desk.root / "zz").unlink()

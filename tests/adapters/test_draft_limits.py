@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.drafts import upper
+from palyra.adapters.drafts import store, upper
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.drafts.changes import describe_left_out
 from palyra.core.drafts.judge import deletes_many
@@ -88,5 +88,28 @@ async def test_a_workspace_that_loses_all_of_its_files_asks_whatever_comes_inste
 ) -> None:
     shutil.rmtree(desk.root / "d")
     (desk.root / "c").unlink()
+    _, found = await desk.run(command)
+    assert deletes_many(found) is asks
+
+
+async def test_names_of_links_have_a_bound_and_what_is_beyond_asks(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    (desk.root / "run.sh").symlink_to("d")
+    monkeypatch.setattr(store, "NAMED_CHARS_MAX", 2 * len("run.sh/1") + 1)
+    _, found = await desk.run("echo 1 > d/1; echo 2 > d/2; echo 3 > d/3")
+    assert [each.names for each in found.linked] == [("run.sh/1",), ("run.sh/2",), (".git/config",)]
+
+
+@pytest.mark.parametrize(
+    ("command", "asks"),
+    [
+        ("find . -type f -delete", True),
+        ("find . -type f -delete; echo mine > d/new", True),
+        ("rm a b c; rm -r d; mkdir d; echo mine > d/new", True),
+        ("rm a b c d/x", False),
+        ("rm a b c; rm -r d; mkdir d; echo mine > d/x", False),
+    ],
+)
+async def test_folders_that_stay_without_files_hold_nothing(desk: Desk, command: str, asks: bool) -> None:
+    (desk.root / "empty/inner").mkdir(parents=True)
     _, found = await desk.run(command)
     assert deletes_many(found) is asks

@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from palyra.adapters.drafts import apply as applying
-from palyra.adapters.drafts import trash
+from palyra.adapters.drafts import steps, trash
 from palyra.adapters.drafts.folders import DraftFolders, sweep_trials
 from palyra.adapters.drafts.renames import rename_new
 from palyra.adapters.drafts.store import FileDrafts
@@ -295,7 +295,7 @@ def test_a_removal_that_was_killed_at_any_step_is_finished_by_the_next(
 STEPS = [
     (applying, "rename_new"),
     (applying, "exchange"),
-    (applying, "stage_file"),
+    (applying, "stage_change"),
     (applying, "step_folder"),
     (applying, "set_mode"),
     (applying, "change_mode"),
@@ -427,6 +427,65 @@ async def test_what_came_out_and_is_nowhere_else_is_never_removed(desk: Desk, mo
     assert await desk.drafts.leftovers() == ()
 
 
+@pytest.mark.parametrize("count", range(1, 8))
+@pytest.mark.parametrize("is_conflict", [False, True])
+async def test_what_cannot_go_back_is_kept(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, count: int, is_conflict: bool
+) -> None:
+    """A person makes the workspace read-only while a draft of an ordinary user is applied."""
+    context, found = await desk.run(MANY)
+    before = sorted(path.read_text() for path in desk.root.rglob("*") if path.is_file())
+    left = [count]
+
+    def failing(real: Callable[..., object]) -> Callable[..., object]:
+        def step(*arguments: object) -> object:
+            left[0] -= 1
+            if left[0] < 0:
+                if is_conflict and left[0] == -1:
+                    raise FileExistsError
+                raise PermissionError(13, "Permission denied")
+            return real(*arguments)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        for place in (applying, steps):
+            for name in ("rename_new", "exchange"):
+                patch.setattr(place, name, failing(getattr(place, name)))
+        failure = await desk.apply(context.effect_id, found)
+    assert isinstance(failure, DraftFailure)
+    assert "could not be taken back" in failure.message
+    await desk.drafts.forget(context.effect_id)
+    kept = [*desk.root.rglob("*"), *desk.drafts.home.glob("kept-*/stage0/*")]
+    bodies = [path.read_text() for path in kept if path.is_file() and not path.is_symlink()]
+    assert [body for body in before if body not in bodies] == []
+    assert "is kept, in drafts/kept-" in failure.message
+
+
+async def test_what_came_out_stays_while_a_root_cannot_be_opened(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a kill another root of the draft is not mounted yet."""
+    other = desk.root.with_name("sooner")
+    other.mkdir()
+    (other / "f").write_text("other\n")
+    context = make_context(desk.root, other)
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    result = await tool.execute({"command": f"{MANY}; echo 1 > {other}/f"}, context)
+    assert result.draft is not None
+    step, _ = killing(applying, "rename_new", 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, result.draft.change_set)
+    out = {each.name for each in desk.drafts.home.glob("*/stage*/old-*")}
+    assert out
+    other.rename(other.with_name("away"))
+    failure = await FileDrafts(desk.drafts.home).apply(context.effect_id, result.draft.change_set.changes)
+    assert isinstance(failure, DraftFailure)
+    await FileDrafts(desk.drafts.home).forget(context.effect_id)
+    assert {each.name for each in desk.drafts.home.glob("kept-*/stage*/old-*")} == out
+
+
 async def test_what_was_applied_before_a_kill_is_never_taken_back_by_halves(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -525,6 +584,53 @@ async def test_a_dropped_draft_lets_others_have_its_root_at_once(desk: Desk) -> 
     await desk.drafts.drop(first.effect_id)
     async with asyncio.timeout(WAIT_S):
         await desk.drafts.begin(second.effect_id, (str(desk.root),), is_alone=True)
+
+
+async def test_a_root_inside_another_is_a_part_of_it(desk: Desk) -> None:
+    """Two agents work in a folder and in one that lies in it. Whoever comes later meets a draft, and no person."""
+    inner = make_context(desk.root / "d")
+    tool = ShellRun(found_sandbox(), make_setup(drafts=desk.drafts))
+    second = await tool.execute({"command": "echo inner >> x; echo inner >> y"}, inner)
+    assert second.draft is not None
+    context, found = await desk.run("echo outer >> d/x; echo outer >> d/y")
+    outcomes = await asyncio.gather(
+        desk.apply(context.effect_id, found),
+        desk.drafts.apply(inner.effect_id, second.draft.change_set.changes),
+    )
+    (conflict,) = (each for each in outcomes if isinstance(each, DraftConflict))
+    assert conflict.cause is ConflictCause.DRAFT
+    await desk.drafts.begin(context.effect_id, (str(desk.root),), is_alone=True)
+    waiting = asyncio.create_task(desk.drafts.begin(inner.effect_id, (str(desk.root / "d"),), is_alone=True))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await desk.drafts.drop(context.effect_id)
+    async with asyncio.timeout(WAIT_S):
+        await waiting
+
+
+async def test_a_step_that_is_due_only_after_a_kill_is_taken_back_too(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file was as the draft leaves it, so it was no step. A person removes it before the daemon starts again."""
+    before = desk.held()
+    context, found = await desk.run("echo x > new; echo agent > a; rm b")
+    (desk.root / "new").write_text("x\n")
+    step, _ = killing(applying, "rename_new", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "rename_new", step)
+        patch.setattr(applying.Applier, "_go_back", lambda self: None)
+        with pytest.raises(Killed):
+            await desk.apply(context.effect_id, found)
+    (desk.root / "new").unlink()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(applying, "replace_whole", full)
+    failure = await FileDrafts(desk.drafts.home).apply(context.effect_id, found.changes)
+    assert isinstance(failure, DraftFailure)
+    assert failure.message.endswith("nothing of it was applied")
+    assert desk.held() == before
 
 
 async def test_what_was_dropped_is_removed_without_a_close_and_after_a_kill(

@@ -1,11 +1,13 @@
 """Links with names that something obeys: found in a bounded look-up, with every path on their way."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
-from palyra.adapters.files.known_links import find_links, linked_names, names_behind, names_of
+from palyra.adapters.files import known_links
+from palyra.adapters.files.known_links import NAMES_MAX, OBEYED, find_links, linked_names
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.adapters.tools.fs_write import FsWrite
 
@@ -79,8 +81,8 @@ def test_every_link_on_the_way_of_a_name_counts_and_so_does_what_the_way_leads_t
     for link, target in (("now", "v1"), ("AGENTS.md", "now/guide.md"), (".envrc", "late/env"), ("CLAUDE.md", "gone/x")):
         (tmp_path / link).symlink_to(target)
     links = find_links((str(tmp_path),), ())
-    assert names_of(f"{tmp_path}/now", links) == names_of(f"{tmp_path}/v1/guide.md", links) == ("AGENTS.md",)
-    behind = {path: names_behind(f"{tmp_path}/{path}", links) for path in ("late", "gone", "v1", "lat")}
+    assert links.names_of(f"{tmp_path}/now") == links.names_of(f"{tmp_path}/v1/guide.md") == ("AGENTS.md",)
+    behind = {path: links.names_behind(f"{tmp_path}/{path}") for path in ("late", "gone", "v1", "lat")}
     assert behind == {"late": (".envrc",), "gone": ("CLAUDE.md",), "v1": ("AGENTS.md",), "lat": ()}
 
 
@@ -140,3 +142,47 @@ def test_settings_of_every_repository_around_a_path_count(tmp_path: Path) -> Non
     asked = ["nested/tools/x.txt", "apart/tools/x.txt", "linked/tools/x.txt", "tools/x.txt"]
     assert [path for path in asked if not _is_obeyed_by_git(path, root)] == []
     assert linked_names(("nested/tools/y.txt", "nested/x.txt", "x.txt"), (str(root),)) == ()
+
+
+def test_what_too_many_links_lead_to_counts_as_obeyed(tmp_path: Path) -> None:
+    """A command makes twenty thousand links as freely as one, and each path they lead to had all of their names."""
+    (tmp_path / "d").mkdir()
+    for number in range(NAMES_MAX):
+        (tmp_path / f"{number}.sh").symlink_to("d/e")
+    links = find_links((str(tmp_path),), ())
+    assert len(links.names_of(f"{tmp_path}/d/e")) == len(links.names_of(f"{tmp_path}/d/e/f")) == NAMES_MAX
+    assert len(links.names_behind(f"{tmp_path}/d")) == NAMES_MAX
+    (tmp_path / "more.sh").symlink_to("d/e")
+    links = find_links((str(tmp_path),), ())
+    assert links.names_of(f"{tmp_path}/d/e") == links.names_of(f"{tmp_path}/d/e/f") == (OBEYED,)
+    assert links.names_behind(f"{tmp_path}/d") == (OBEYED,)
+    assert links.names_of(f"{tmp_path}/d") == links.names_of(f"{tmp_path}/d/other") == ()
+
+
+def test_a_link_does_not_hide_among_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "CLAUDE.md").symlink_to("docs/x.md")
+    for number in range(5):
+        (tmp_path / f"{number}").touch()
+    monkeypatch.setattr(known_links, "ENTRIES_MAX", 6)
+    assert linked_names(("docs/x.md", "docs/y.md"), (str(tmp_path),)) == ("CLAUDE.md",)
+    (tmp_path / "6").touch()
+    is_obeyed = [".git/config" in linked_names((path,), (str(tmp_path),))[0] for path in ("docs/x.md", "docs/y.md")]
+    assert is_obeyed == [True, True]
+
+
+@pytest.mark.parametrize("place", [".git", "commondir", "config"])
+def test_a_path_with_a_zero_in_it_names_nothing(tmp_path: Path, place: str) -> None:
+    if place == ".git":
+        (tmp_path / ".git").write_text("gitdir: a\x00b\n")
+    else:
+        _set_up_repository(tmp_path / ".git", "")
+        (tmp_path / ".git" / place).write_text("[include]\n\tpath = a\x00b\n")
+    assert linked_names(("x",), (str(tmp_path),)) == ()
+
+
+def test_settings_of_one_endless_heading_are_read_at_once(tmp_path: Path) -> None:
+    _set_up_repository(tmp_path / ".git", "[" + "a" * 64_000)
+    spent_s = -time.process_time()
+    assert linked_names(("x",), (str(tmp_path),)) == ()
+    spent_s += time.process_time()
+    assert spent_s < 0.5

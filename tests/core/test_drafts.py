@@ -208,7 +208,7 @@ AGENT.md .roomodes .aiassistant/rules/x.md .cline/x.md .github/hooks/x.json .git
 .RData .octaverc .erlang .perldb .byebugrc _irbrc .htaccess .user.ini u/.forward u/.p10k.zsh u/.nvm/nvm.sh u/.cargo/env
 u/.config/fish/fish_variables u/.config/starship.toml u/.config/ghostty/config u/.kube/config u/.docker/config.json
 u/Library/LaunchAgents/x.plist u/.cargo/bin/ls mise.dev.toml mise/config.toml hk.pkl .python-version .nvmrc .trunk/trunk.yaml
-.hg/sharedpath .sl/requires .jj/repo .jj/workspace-config.toml
+.hg/sharedpath .sl/requires .jj/repo .jj/workspace-config.toml .palyra-draft-0/old-1 sub/.PALYRA-draft-0
 """.split()
 DATA = """
 .git/objects/ab/cdef .git/refs/heads/main .git/index .git/index.lock .git/logs/HEAD .git/HEAD .git/COMMIT_EDITMSG

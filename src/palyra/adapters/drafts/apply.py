@@ -18,7 +18,7 @@ import msgspec
 from palyra.adapters.drafts.attributes import Attributes, handed_on, kept_attributes, read_attributes
 from palyra.adapters.drafts.folders import read_undo
 from palyra.adapters.drafts.renames import Place, exchange, rename_new
-from palyra.adapters.drafts.stage import exists, note_steps, noted_steps, stage_file
+from palyra.adapters.drafts.stage import OLD_PREFIX, STEPS_NAME, exists, keep_out, note_steps, noted_steps, stage_change
 from palyra.adapters.drafts.steps import (
     BESIDE,
     ConflictError,
@@ -34,7 +34,7 @@ from palyra.adapters.drafts.steps import (
     swap_back,
     withdraw,
 )
-from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, Tree, look_at, remove_tree
+from palyra.adapters.drafts.tree import FOLDER_FLAGS, Tree, look_at, remove_tree
 from palyra.adapters.files.archives import ArchiveWriter
 from palyra.adapters.files.durable import replace_whole, sync_folder
 from palyra.adapters.files.own_writes import OWN_WRITES
@@ -44,6 +44,7 @@ from palyra.core.errors import Corrupt, Invalid, PalyraError
 from palyra.core.events.draft import ChangeKind, ConflictCause, FileChange
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure
 
+KEPT = "; what it replaced is kept, in drafts/kept-… of the daemon's folder or in .palyra-draft-… of the workspace"
 TOUCHED_MAX = 256  # Folders that are kept open at once: a process has at least 1024 files.
 
 
@@ -70,21 +71,27 @@ class Applier:
                 self._open()
                 archive = archive or self._apply_all(undo_path)
             except ConflictError as found:
-                self._go_back()
-                return DraftConflict(path=found.change.path, cause=_cause(found.change))
+                return self._conflicted(found.change)
             except PalyraError as refused:
-                return self._refused(refused.message)
+                return self._failed(refused.message, self._go_back())
             except OSError as cause:
-                return self._refused(f"{cause.strerror or cause}; nothing of it was applied")
+                return self._failed(f"{cause.strerror or cause}; nothing of it was applied", self._go_back())
             self._let_go()
             for root in self._stages:
                 self._remove_stage(root)
         return archive
 
-    def _refused(self, message: str) -> DraftFailure:
-        """Takes everything back, and names what stays applied all the same."""
-        own, look = self._go_back(), look_behind(self._changes, self._look_back)
-        return DraftFailure(message=message + name_left(each for each in own if is_left_applied(each, look(each))))
+    def _conflicted(self, change: FileChange) -> DraftConflict | DraftFailure:
+        own = self._go_back()
+        if self._is_kept(own):
+            return self._failed(f"{full(change)} was changed meanwhile; nothing of it was applied", own)
+        return DraftConflict(path=change.path, cause=_cause(change))
+
+    def _failed(self, message: str, own: list[FileChange]) -> DraftFailure:
+        """Names what stays applied although everything was to be taken back, and where what that replaced is kept."""
+        look = look_behind(self._changes, self._look_back)
+        left = name_left(each for each in own if is_left_applied(each, look(each)))
+        return DraftFailure(message=message + left + (KEPT if self._is_kept(own) else ""))
 
     def _apply_all(self, undo_path: Path) -> AppliedDraft:
         if not self._uppers:
@@ -188,20 +195,8 @@ class Applier:
             stage, name = self._stage_handles[change.root], self._new(change)
             if look(change).sha256 == change.after_sha256:
                 continue
-            staged = look_at(stage, name).sha256
-            if staged is not None and staged == change.before_sha256:
-                continue  # It came out of the workspace before a kill.
             source = f"{self._uppers[change.root]}/{change.path}"
-            if change.kind is ChangeKind.LINKED or os.path.islink(source):
-                if staged is None:
-                    os.symlink(os.readlink(source), name, dir_fd=stage)
-            else:
-                stage_file(source, (stage, name), change.mode & PERMISSIONS, self._attributes(change))
-            if look_at(stage, name).sha256 != change.after_sha256:
-                raise Corrupt(
-                    "draft_damaged",
-                    f"the sealed content of {change.path} is not what was judged; nothing of it was applied",
-                )
+            stage_change(change, source, (stage, name), self._attributes)
 
     def _attributes(self, change: FileChange) -> Attributes:
         """Returns what the new file gets: what the file has that it replaces, or what a folder hands on to a new one."""
@@ -285,10 +280,16 @@ class Applier:
                 self._leave_in_root(change)
         for change in folders:
             self._restore_mode(change, 0)
-        for root, stage in self._stage_handles.items():
-            if not any(name.startswith("old-") for name in os.listdir(stage)):
+        if not self._is_kept(own):
+            for root in self._stage_handles:
                 self._remove_stage(root)
         return own
+
+    def _is_kept(self, own: list[FileChange]) -> bool:
+        """Tells whether a stage holds what came out. If a root cannot be opened, nobody knows what went back."""
+        signs = (OLD_PREFIX,) if len(self._stage_handles) == len(self._stages) else (OLD_PREFIX, STEPS_NAME)
+        names = (name for stage in self._stage_handles.values() for name in os.listdir(stage))
+        return any(name.startswith(signs) for name in names) or any(map(self._has_out, own))
 
     def _own_steps(self) -> list[FileChange]:
         """Returns what this draft changed. Other files may be as it leaves them, and are somebody else's."""
@@ -299,6 +300,13 @@ class Applier:
 
     def _has_old(self, change: FileChange) -> bool:
         return exists(self._stage_handles[change.root], self._old(change))
+
+    def _has_out(self, change: FileChange) -> bool:
+        """Tells whether the new name has what came out: for a moment after an exchange."""
+        is_replaced = change.kind is not ChangeKind.MODE and change.before_sha256 not in (None, change.after_sha256)
+        return (
+            is_replaced and look_at(self._stage_handles[change.root], self._new(change)).sha256 == change.before_sha256
+        )
 
     def _leave_in_root(self, change: FileChange) -> None:
         """Puts what came out into the root itself: its folder cannot be found, and nothing of it may be lost."""
@@ -363,15 +371,7 @@ class Applier:
         """Writes the archive of what was replaced, durably, before the last copy of it goes."""
         writer = ArchiveWriter()
         for change in self._changes:
-            has_content = change.before_sha256 not in (None, STRANGE_SHA256)
-            if not has_content or change.kind is ChangeKind.MODE or is_folder(change):
-                continue
-            stage = self._stage_handles[change.root]
-            names = [name for name in (self._old(change), self._new(change)) if exists(stage, name)]
-            kept = [name for name in names if look_at(stage, name).sha256 == change.before_sha256]
-            if kept:
-                writer.add(change.root, change.path, stage, kept[0])
-            elif exists(stage, self._old(change)):
+            if not keep_out(writer, change, self._stage_handles[change.root], (self._old(change), self._new(change))):
                 raise ConflictError(change)  # An editor had it open, and wrote to it after it came out.
         body = writer.finish()
         try:
@@ -391,7 +391,7 @@ class Applier:
         return f"new-{self._numbers[change.root, change.path]}"
 
     def _old(self, change: FileChange) -> str:
-        return f"old-{self._numbers[change.root, change.path]}"
+        return f"{OLD_PREFIX}{self._numbers[change.root, change.path]}"
 
 
 def _cause(change: FileChange) -> ConflictCause:

@@ -2,8 +2,8 @@
 
 Owns: names, the sealed list of changes, the sync that makes them durable. Does not own: their content (upper, apply).
 `<effect>/0/upper` and `<effect>/0/work` belong to the first root, `1` to the second. `set.json` says that the draft is
-sealed. `undo.tar` says that it was applied, and holds what that replaced. `kept-<effect>-<time>` is a draft whose list is
-damaged, and in which lies what came out of the workspace and is nowhere else.
+sealed. `undo.tar` says that it was applied, and holds what that replaced. `kept-<effect>-<time>` is a draft in which lies
+what came out of the workspace, could not go back, and is nowhere else.
 """
 
 import os
@@ -16,10 +16,11 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.drafts.attributes import show_attributes
+from palyra.adapters.drafts.stage import OLD_PREFIX, STEPS_NAME
 from palyra.adapters.drafts.tree import remove_tree
 from palyra.adapters.files.durable import ensure_folder, replace_whole, sync_folder
 from palyra.core.drafts.changes import ChangeSet
-from palyra.core.errors import Corrupt, NotFound, PalyraError
+from palyra.core.errors import Corrupt, NotFound
 from palyra.core.events.draft import ChangeKind
 from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, OverlayRoot
@@ -80,21 +81,13 @@ class DraftFolders:
             raise Corrupt("draft_damaged", "the sealed list of what the command changed is damaged") from cause
 
     def forget(self, effect_id: EffectId) -> None:
-        """Removes a draft. One that a kill left half applied is put aside if nobody can tell any more what it replaced."""
+        """Removes a draft. One is put aside if it may hold what came out of the workspace and is nowhere else."""
         folder = self.of(effect_id)
-        if self._is_needed(folder, effect_id):
+        has_begun = any(any(folder.glob(f"{STAGE_NAME}*/{name}")) for name in (STEPS_NAME, f"{OLD_PREFIX}*"))
+        if has_begun and not (folder / UNDO_NAME).exists():
             folder.rename(self._home / f"{KEPT_PREFIX}{effect_id}-{time.time_ns()}")
         else:
             remove_tree(str(folder))
-
-    def _is_needed(self, folder: Path, effect_id: EffectId) -> bool:
-        if (folder / UNDO_NAME).exists() or not any(folder.glob(f"{STAGE_NAME}*/old-*")):
-            return False
-        try:
-            self.read_set(effect_id)
-        except (PalyraError, OSError):
-            return True
-        return False
 
     def list_effects(self) -> tuple[EffectId, ...]:
         names = os.listdir(self._home) if self._home.is_dir() else []

@@ -16,12 +16,15 @@ from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
-from palyra.adapters.files.known_links import Links, find_links, names_behind, names_of
+from palyra.adapters.files.known_links import OBEYED, Links, find_links
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
+
+NAMED_CHARS_MAX = 64 << 20  # Of the names of all links that lead to changes. What has one beyond that counts as obeyed.
 
 
 class FileDrafts:
@@ -153,7 +156,7 @@ class FileDrafts:
         """Returns a folder on the root's own file system, out of sight if the daemon's folder is on it too."""
         own = self._folders.of(effect_id)
         is_same = own.stat().st_dev == os.stat(root).st_dev
-        return str(own / f"{STAGE_NAME}{number}") if is_same else f"{root.rstrip('/')}/.palyra-draft-{effect_id[:24]}"
+        return str(own / f"{STAGE_NAME}{number}") if is_same else f"{root.rstrip('/')}/{STAGE_PREFIX}{effect_id[:24]}"
 
     def _uppers(self, effect_id: EffectId, sealed: SealedSet) -> dict[str, str]:
         return {root: self._folders.upper_of(effect_id, sealed.roots, root) for root in sealed.roots}
@@ -186,15 +189,19 @@ class FileDrafts:
 def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:
     whole = {f"{each.root.rstrip('/')}/{each.path}": each for each in changes}
     links = find_links(roots, whole)
-    if not links:
-        return ()
-    named = ((each, _names(path.rstrip("/"), each, links)) for path, each in whole.items())
-    return tuple(LinkedChange(root=each.root, path=each.path, names=names) for each, names in named if names)
+    found: list[LinkedChange] = []
+    left_chars = NAMED_CHARS_MAX
+    for path, each in whole.items():
+        names = _names(path.rstrip("/"), each, links)
+        left_chars -= sum(map(len, names))
+        if names:
+            found.append(LinkedChange(root=each.root, path=each.path, names=names if left_chars > 0 else (OBEYED,)))
+    return tuple(found)
 
 
 def _names(path: str, change: FileChange, links: Links) -> tuple[str, ...]:
-    behind = names_behind(path, links) if change.kind is ChangeKind.LINKED else ()
-    return tuple(dict.fromkeys((*names_of(path, links), *behind)))
+    behind = links.names_behind(path) if change.kind is ChangeKind.LINKED else ()
+    return tuple(dict.fromkeys((*links.names_of(path), *behind)))
 
 
 def _listed(upper: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 Owns: waiting. Does not own: applying (store).
 Drafts run side by side, and are applied one after the other for each root. A command that lost twice to others gets the
-root alone: until its draft is settled nothing else is applied there.
+root alone: until its draft is settled nothing else is applied there. A root that lies in another one is a part of it.
 """
 
 import asyncio
@@ -23,17 +23,18 @@ class RootTurns:
 
     async def have_alone(self, effect_id: EffectId, roots: tuple[str, ...]) -> None:
         """Waits until no other draft is applied to the roots, and keeps it so."""
-        await self._wait(lambda: all(self._is_free(effect_id, root) and not self._applying[root] for root in roots))
+        await self._wait(lambda: self._is_free(effect_id, roots))
         for root in roots:
             self._alone[root] = effect_id
 
     async def begin(self, effect_id: EffectId, roots: tuple[str, ...]) -> None:
-        await self._wait(lambda: all(self._is_free(effect_id, root) and not self._applying[root] for root in roots))
+        await self._wait(lambda: self._is_free(effect_id, roots))
         self._applying.update(roots)
 
     async def end(self, roots: tuple[str, ...]) -> None:
         async with self._changed:
             self._applying.subtract(roots)
+            self._applying = +self._applying
             self._changed.notify_all()
 
     async def release(self, effect_id: EffectId) -> None:
@@ -43,8 +44,10 @@ class RootTurns:
             self._alone = {root: holder for root, holder in self._alone.items() if holder != effect_id}
             self._changed.notify_all()
 
-    def _is_free(self, effect_id: EffectId, root: str) -> bool:
-        return self._alone.get(root, effect_id) == effect_id
+    def _is_free(self, effect_id: EffectId, roots: tuple[str, ...]) -> bool:
+        held = {root for root, holder in self._alone.items() if holder != effect_id}
+        held |= {root for root, count in self._applying.items() if count}
+        return not any(_overlap(root, other) for root in roots for other in held)
 
     async def _wait(self, is_ready: Callable[[], bool]) -> None:
         if is_ready():
@@ -54,3 +57,8 @@ class RootTurns:
                 await self._changed.wait_for(is_ready)
         except TimeoutError as cause:
             raise Unavailable("root_busy", "another command has the workspace for too long; try again") from cause
+
+
+def _overlap(root: str, other: str) -> bool:
+    one, two = f"{root.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(two) or two.startswith(one)

@@ -16,6 +16,7 @@ from palyra.adapters.drafts.attributes import handed_on, is_added, is_changed, p
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, hash_file
 from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
+from palyra.core.drafts.outside import is_stage
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 
@@ -29,6 +30,7 @@ _OPAQUE = "user.overlay.opaque"
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID
 _LINK_OUT = "a link that leads out of the workspace"
 _UNNAMEABLE = "its name holds a line end, or is not valid Unicode"
+_STAGE = "its name is that of a folder in which the daemon keeps files while it applies changes"
 _TOO_DEEP = "it lies too deep, or its path is too long"
 _STRANGE = "a device, a pipe or a socket"
 _ATTRIBUTES = "its attributes or access list; the file itself is applied without"
@@ -264,10 +266,31 @@ def _is_whiteout(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
 
 
-def _hides_all(upper: int, lower: int) -> bool:
-    """Tells whether the upper folder deletes each name below, whatever else it holds."""
-    deleted = {name for name in os.listdir(upper) if _is_whiteout(os.stat(name, dir_fd=upper, follow_symlinks=False))}
-    return all(name in deleted and _unfit(name) is None for name in os.listdir(lower))
+def _hides_all(upper: int | None, lower: int, *, is_whole: bool = False, depth: int = 0) -> bool:
+    """Tells whether the upper folder deletes each file below, whatever else it holds. Folders may stay."""
+    if depth > DEPTH_MAX:
+        return False
+    try:
+        return all(_hides(upper, lower, name, is_whole=is_whole, depth=depth) for name in os.listdir(lower))
+    except PermissionError:
+        return False  # The command could not delete what it could not see.
+
+
+def _hides(upper: int | None, lower: int, name: str, *, is_whole: bool, depth: int) -> bool:
+    found, before = _stat(upper, name), _stat(lower, name)
+    is_gone = is_whole if found is None else _is_whiteout(found)
+    if before is None or is_gone:
+        return _unfit(name) is None
+    if not stat.S_ISDIR(before.st_mode) or (found is not None and not stat.S_ISDIR(found.st_mode)):
+        return False
+    with ExitStack() as opened:
+        below = os.open(name, FOLDER_FLAGS, dir_fd=lower)
+        opened.callback(os.close, below)
+        inner = _open(name, FOLDER_FLAGS, upper, 0o700) if found is not None and upper is not None else None
+        if inner is not None:
+            opened.callback(os.close, inner)
+        is_opaque = inner is not None and _is_opaque(inner)
+        return _hides_all(inner, below, is_whole=is_whole or is_opaque, depth=depth + 1)
 
 
 def _is_opaque(folder: int) -> bool:
@@ -285,6 +308,8 @@ def _unfit(path: str) -> str | None:
         return _UNNAMEABLE
     if "\n" in path:
         return _UNNAMEABLE
+    if is_stage(path):
+        return _STAGE
     return _TOO_DEEP if length > PATH_BYTES_MAX or path.count("/") > DEPTH_MAX else None
 
 

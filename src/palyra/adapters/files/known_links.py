@@ -3,10 +3,12 @@
 Owns: finding them, and joining them with what git obeys by other names (repositories).
 Does not own: what a name means (core.drafts.outside, core.sensitive_files), judging (policy).
 The look-up is bounded: the links that lie in a root itself, and in the few folders below it that hold hooks or settings.
+A command may make as many links as it likes, so what a path costs does not depend on their number.
 """
 
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
 
@@ -15,41 +17,62 @@ from palyra.core.drafts.outside import is_run_next, is_run_outside
 from palyra.core.sensitive_files import is_sensitive
 
 FOLDERS = ("", ".git", ".git/hooks", ".githooks", ".husky", ".github", ".vscode", ".claude", ".cursor")
-ENTRIES_MAX = 20_000  # Of one folder. A larger one is not searched further.
+ENTRIES_MAX = 200_000  # Of one folder. In a larger one a link could hide, so its root counts as what git obeys.
 HOPS_MAX = 16
 RESOLVES_MAX = 16
+NAMES_MAX = 16  # Of one path. One that has more counts as what git obeys: nobody makes so many links by chance.
+OBEYED = ".git/config"
 
-Links = tuple[tuple[str, str], ...]  # The name of a link below its root, and an absolute path that it leads to.
+Named = tuple[str, str]  # The name of a link below its root, and an absolute path that it leads to.
+
+
+class Links:
+    """Links by the paths that they lead to."""
+
+    def __init__(self, found: Iterable[Named]) -> None:
+        self._names: dict[str, dict[str, None]] = {}
+        for name, target in found:
+            self._names.setdefault(target, {})[name] = None
+        self._targets = sorted(self._names)
+
+    def names_of(self, path: str) -> tuple[str, ...]:
+        """Returns the other names by which an absolute path is reached. A link to a folder leads to all that is below."""
+        found: dict[str, None] = {}
+        for end in (len(path), *(place for place in range(len(path) - 1, 0, -1) if path[place] == "/")):
+            names = self._names.get(path[:end], ())
+            if len(found) + len(names) > NAMES_MAX:
+                return (OBEYED,)
+            found |= dict.fromkeys(name + path[end:] for name in names)
+        return tuple(found)
+
+    def names_behind(self, path: str) -> tuple[str, ...]:
+        """Returns the names whose way leads through this path. If it becomes a link, they lead somewhere else."""
+        found: dict[str, None] = {}
+        place = bisect_left(self._targets, f"{path}/")
+        while place < len(self._targets) and self._targets[place].startswith(f"{path}/"):
+            found |= self._names[self._targets[place]]
+            if len(found) > NAMES_MAX:
+                return (OBEYED,)
+            place += 1
+        return tuple(found)
 
 
 def find_links(roots: Iterable[str], paths: Iterable[str]) -> Links:
     """Returns the links of these roots, and for the absolute paths also the repositories they lie in."""
-    whole, found = tuple(paths), list[tuple[str, str]]()
+    whole, found = tuple(paths), list[Named]()
     for root in map(os.path.realpath, roots):
         found += (link for folder in FOLDERS for link in _links_in(root, folder))
         inside = [path for path in whole if path.startswith(f"{root}/")]
         found += ((name, place) for name, named in find_named(root, inside) for place in way_of(named))
         found += find_repositories(root, inside)
-    return tuple(found)
-
-
-def names_of(path: str, links: Links) -> tuple[str, ...]:
-    """Returns the other names by which an absolute path is reached. A link to a folder leads to all that is below."""
-    exact = (name for name, target in links if path == target)
-    below = (name + path[len(target) :] for name, target in links if path.startswith(f"{target}/"))
-    return tuple(dict.fromkeys((*exact, *below)))
-
-
-def names_behind(path: str, links: Links) -> tuple[str, ...]:
-    """Returns the names whose way leads through this path. If it becomes a link, they lead somewhere else."""
-    return tuple(dict.fromkeys(name for name, target in links if target.startswith(f"{path}/")))
+    return Links(found)
 
 
 def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
     """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute."""
     whole = [_resolve(os.path.join(workspace[0], path)) for path in paths]
     links = find_links(workspace, whole)
-    return tuple(name for path in whole for name in names_of(path, links))
+    return tuple(name for path in whole for name in links.names_of(path))
 
 
 def _resolve(path: str) -> str:
@@ -62,13 +85,16 @@ def _resolve(path: str) -> str:
     return os.path.realpath(path)
 
 
-def _links_in(root: str, folder: str) -> list[tuple[str, str]]:
+def _links_in(root: str, folder: str) -> list[Named]:
     place = os.path.join(root, folder) if folder else root
+    names: list[str] = []
     try:
         if not stat.S_ISDIR(os.lstat(place).st_mode):
             return []  # A folder that is a link itself is found where it lies.
         with os.scandir(place) as entries:
-            names = [entry.name for entry in islice(entries, ENTRIES_MAX) if entry.is_symlink()]
+            names += (entry.name for entry in islice(entries, ENTRIES_MAX) if entry.is_symlink())
+            if next(entries, None) is not None:
+                return [(OBEYED, root)]
     except OSError:
         return []
     known = (f"{folder}/{name}" if folder else name for name in names)

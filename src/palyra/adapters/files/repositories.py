@@ -23,7 +23,7 @@ _PROGRAM_KEYS = frozenset(
     """.split()
 )
 _PROGRAM_SECTIONS = frozenset({"alias", "pager"})  # Their keys are names of git's commands.
-_SECTION = re.compile(r"\s*\[([\w.-]+)[^\]]*\]")
+_SECTION = re.compile(r"\s*\[([\w.-]++)[^\]]*+\]")
 _SETTING = re.compile(r"\s*([\w-]+)\s*=\s*(.*)")
 _BETWEEN_WORDS = re.compile(r"[\s\\\"'`;|&()<>=,!$]+")
 
@@ -112,8 +112,8 @@ def _words_of(file: str) -> list[tuple[str, str]]:
 
 def _read(file: str) -> str:
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError:
+        handle = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):  # A file that git reads may name a path in which there is a zero.
         return ""
     try:
         return os.read(handle, SETTINGS_BYTES_MAX).decode(errors="surrogateescape")

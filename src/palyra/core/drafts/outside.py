@@ -1,7 +1,8 @@
 """Files that something outside the sandbox runs or obeys: two lists, by name.
 
 Owns: `is_run_outside`, what a program of the person runs or obeys by itself, and `is_run_next`, what the person's next
-ordinary command runs. Does not own: what is done about them (policy).
+ordinary command runs. Also `is_stage`: where the daemon itself keeps files while it applies a draft.
+Does not own: what is done about them (policy).
 Names are compared without case, and without characters that show nothing, because some file systems ignore both.
 """
 
@@ -12,6 +13,7 @@ from itertools import pairwise
 from palyra.core.sensitive_files import GIT_HOOKS, INSTRUCTION_FILES
 from palyra.core.spelling import is_seen
 
+STAGE_PREFIX = ".palyra-draft-"  # Begins the name of a folder in a root that is not on the daemon's own disk.
 # Git only stores data here. Everything else below a `.git` folder names programs, or may.
 _GIT_DATA_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
 _GIT_DATA_FILES = frozenset(
@@ -209,10 +211,17 @@ def is_run_outside(path: str, *, is_link: bool = False) -> bool:
         return False
     if any(part == ".git" or part.endswith(".git") for part in parts) or name in _GIT_FILES or name in _BARE_FILES:
         return True
+    if is_stage(path):
+        return True
     is_hook = name in _HOOK_NAMES or (name in GIT_HOOKS and "hooks" in parts[:-1]) or name.startswith(_HOOK_RUNNERS)
     is_named_so = name.endswith((*_EDITOR_SUFFIXES, *_AGENT_SUFFIXES))
     is_listed = name in _OUTSIDE_FILES or any(part in _OUTSIDE_FOLDERS for part in parts)
     return is_hook or is_named_so or is_listed or _is_settings(parts)
+
+
+def is_stage(path: str) -> bool:
+    """Tells whether a path leads into a folder of a draft that is being applied, or would be taken for one."""
+    return any(part.startswith(STAGE_PREFIX) for part in _parts(path))
 
 
 def _is_settings(parts: list[str]) -> bool:
