@@ -19,7 +19,7 @@ from palyra.engine.api.sessions import SessionService
 from palyra.engine.api.skills import opened_skills
 from palyra.engine.api.taint import read_taint
 from palyra.engine.new_ids import IdSource
-from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
+from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, ask_nature
 from palyra.engine.session.file_taint import carried_taint
 from palyra.engine.session.gate import SCHEMA_ERRORS_SHOWN_MAX, why_missing
 from palyra.ports.policy import ModelQuestion, Policy, PolicyAnswer, PolicyQuestion
@@ -86,7 +86,7 @@ class PolicyExplainer:
         errors = self.schemas.errors(tool.spec.input_schema, request.arguments)
         if errors:
             return _refused("schema", "; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX]))
-        nature = read_nature(tool, request.arguments, agent.workspace)
+        nature = await ask_nature(tool, request.arguments, agent.workspace)
         if nature is None:
             return _refused(NATURE_RULE, NATURE_REASON)
         carried = await carried_taint(self.provenance, nature.carried, request.tool, frozenset())

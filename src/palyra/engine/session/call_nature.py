@@ -3,16 +3,25 @@
 Owns: turning anything that a tool raises there into an answer. Does not own: the verdict (gate).
 """
 
+import asyncio
+
 import structlog
 
 from palyra.core.events.base import JsonObject
-from palyra.core.tools import CallNature
+from palyra.core.tools import CallNature, Capability
 from palyra.ports.tools import Tool
 
 NATURE_RULE = "tool_error"
 NATURE_REASON = "The tool failed while it was asked what this call would do, so nobody can judge it."
 
 log = structlog.get_logger()
+
+
+async def ask_nature(tool: Tool, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature | None:
+    """Asks beside the loop if the tool writes files: it looks for links to them, which takes 0.1 s in a large folder."""
+    if Capability.FS_WRITE in tool.spec.capabilities:
+        return await asyncio.to_thread(read_nature, tool, arguments, workspace)
+    return read_nature(tool, arguments, workspace)
 
 
 def read_nature(tool: Tool, arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature | None:

@@ -30,7 +30,7 @@ from palyra.core.skills import narrowing_skill
 from palyra.core.taint import taint_elsewhere
 from palyra.core.tools import CallNature, Runtime, Trait, spec_digest
 from palyra.core.writes import SealSecret
-from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, read_nature
+from palyra.engine.session.call_nature import NATURE_REASON, NATURE_RULE, ask_nature
 from palyra.engine.session.earlier_answers import AnswerPlace, EarlierAnswers, FoundRefusal
 from palyra.engine.session.file_taint import carried_taint
 from palyra.engine.session.pending_commit import PendingCommit, taint_labels
@@ -126,7 +126,7 @@ class Gate:
         errors = self.schemas.errors(tool.spec.input_schema, real.arguments)
         if errors:
             return _refuse(call, "schema", real.mask("; ".join(errors[:SCHEMA_ERRORS_SHOWN_MAX])))
-        nature = read_nature(tool, real.arguments, case.agent.workspace)
+        nature = await ask_nature(tool, real.arguments, case.agent.workspace)
         if nature is None:
             return _refuse(call, NATURE_RULE, NATURE_REASON)
         # What it carries from one file into another is judged as if the session had read it (L8).
