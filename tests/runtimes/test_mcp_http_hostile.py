@@ -177,7 +177,7 @@ async def test_messages_whose_end_is_split_are_measured_each_by_itself(cuts: tup
             for _ in range(8):
                 yield after + b"x" * (MESSAGE_BYTES_MAX // 4) + before
 
-    pieces = [piece async for piece in bounded_stream_class()(Cut(), None)]
+    pieces = [piece async for piece in bounded_stream_class()(Cut(), None, has_many_messages=True)]
     assert len(pieces) == 8
 
 
@@ -188,4 +188,17 @@ async def test_a_message_without_end_is_cut_off_however_it_is_split() -> None:
                 yield b"x" * (MESSAGE_BYTES_MAX // 4) + b"\n"
 
     with pytest.raises(httpx2.StreamError):
-        [piece async for piece in bounded_stream_class()(Endless(), None)]
+        [piece async for piece in bounded_stream_class()(Endless(), None, has_many_messages=True)]
+
+
+async def test_blank_lines_inside_of_one_answer_hide_none_of_its_parts() -> None:
+    """An answer that is no stream of events is one message. Millions of parts in it hold the loop for seconds."""
+    many = b"\n\n".join([b"[]," * 20_000] * 15)
+
+    def call(request: dict[str, object]) -> bytes:
+        head = json.dumps({"jsonrpc": "2.0", "id": request["id"]}).encode()[:-1]
+        return reply(head + b',"result":{"content":[' + many + b"[]]}}")
+
+    port = free_port()
+    async with raw_server(port, call), ready(over_http(port)) as servers:
+        assert code_of(await use(servers, "mcp.web.echo", {})) == "answer_too_large"
