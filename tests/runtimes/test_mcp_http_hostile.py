@@ -107,8 +107,10 @@ async def test_an_error_with_a_code_of_our_own_failures_is_the_servers_answer(co
         reply(b"", media_type="text/event-stream"),
         reply(b"event: message\ndata: {\n\n", media_type="text/event-stream"),
         b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 303 See Other\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n",
     ],
-    ids=["504", "502", "page", "half", "no-event", "half-event", "202"],
+    ids=["504", "502", "page", "half", "no-event", "half-event", "202", "302", "303"],
 )
 async def test_a_call_without_the_servers_answer_is_not_known_to_have_failed(answer: bytes) -> None:
     port = free_port()
