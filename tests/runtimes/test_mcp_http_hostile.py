@@ -193,6 +193,25 @@ async def test_a_message_without_end_is_cut_off_however_it_is_split() -> None:
         [piece async for piece in bounded_stream_class()(Endless(), None, has_many_messages=True)]
 
 
+async def test_an_answer_of_tiny_pieces_lets_others_work_meanwhile() -> None:
+    """A piece of one byte is at hand as quickly as it is read. Ten thousand of them held the loop for 0.2 s."""
+
+    class Tiny:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(10_000):
+                yield b" "
+
+    async def read() -> None:
+        [piece async for piece in bounded_stream_class()(Tiny(), None, has_many_messages=False)]
+
+    turns_count = 0
+    reading = asyncio.create_task(read())
+    while not reading.done():
+        turns_count += 1
+        await asyncio.sleep(0)
+    assert turns_count >= 20
+
+
 async def test_blank_lines_inside_of_one_answer_hide_none_of_its_parts() -> None:
     """An answer that is no stream of events is one message. Millions of parts in it hold the loop for seconds."""
     many = b"\n\n".join([b"[]," * 20_000] * 15)

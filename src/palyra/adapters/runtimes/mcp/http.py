@@ -24,6 +24,7 @@ NOTIFY_TIMEOUT_S = 3.0  # Limits requests that need no answer: notifications, an
 HTTP_PARTS_MAX = (
     2 * PARTS_MAX
 )  # Parts inside of texts are counted too. A table as text has about so many commas in a megabyte.
+PIECE_UNITS = 2  # The package takes so much time for a piece of one byte. A server chooses how small pieces are.
 EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # Limits all events of one answer together. Each event has its own limit.
 
 
@@ -109,7 +110,7 @@ def bounded_stream_class() -> Any:
         async def __aiter__(self) -> AsyncIterator[bytes]:
             pace, size, message_size, parts, before = MessagePace(), 0, 0, 0, b""
             async for piece in self._inner:
-                await pace.take(piece, piece.count(b"\n"))
+                await pace.take(piece, PIECE_UNITS + piece.count(b"\n"))
                 size += len(piece)
                 # A blank line ends an event. What comes after it is another message. Two pieces may share the line.
                 # In any other body a blank line means nothing: the whole body is one message.
