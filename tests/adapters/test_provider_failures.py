@@ -115,6 +115,15 @@ async def test_garbage_in_a_stream_is_no_answer(kind: str, body: bytes, client: 
 
 
 @KINDS
+async def test_words_that_came_with_garbage_are_kept(kind: str, client: HttpClient) -> None:
+    """They came in one piece with it. Without them the call would have cost nothing, and would be made again."""
+    told, asked = await play(kind, client, Played(body=half_hello(kind) + b"data: {half\n\n"))
+    assert (told.text, code_of(told), asked) == ("Hel", ModelError.PROTOCOL, 1)
+    told, asked = await play(kind, client, Played(body=hello(kind) + b"data: {half\n\n"))
+    assert (isinstance(told.last, Completed), asked) == (True, 1)
+
+
+@KINDS
 async def test_a_web_page_is_no_answer(kind: str, client: HttpClient) -> None:
     page = Played(body=b"<html><body>Welcome</body></html>", content_type="text/html")
     told, _ = await play(kind, client, page)

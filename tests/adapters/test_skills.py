@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palyra.adapters.skills.folder import DEPTH_MAX, FILES_MAX, FOLDER_BYTES_MAX
+from palyra.adapters.skills.folder import DEPTH_MAX, FILES_MAX, FOLDER_BYTES_MAX, FOLDERS_MAX
 from palyra.adapters.skills.front_matter import (
     DESCRIPTION_LENGTH_MAX,
     FRONT_BYTES_MAX,
@@ -366,6 +366,16 @@ def test_limits_of_a_folder(skills: FolderSkills, home: Path) -> None:
     assert one(skills).problem is None
     (folder / "one-more").touch()
     assert str(FILES_MAX) in str(one(skills).problem)
+
+
+def test_empty_folders_of_a_folder(skills: FolderSkills, home: Path) -> None:
+    """A skill is looked through before each turn. A hundred thousand empty folders would take seconds each time."""
+    folder = write_skill(home, "tidy")
+    for number in range(FOLDERS_MAX):
+        (folder / f"d{number}").mkdir()
+    assert one(skills).problem is None
+    (folder / "d0" / "one-more").mkdir()
+    assert f"{FOLDERS_MAX} folders" in str(one(skills).problem)
 
 
 def test_depth_of_a_folder(skills: FolderSkills, home: Path) -> None:

@@ -11,7 +11,7 @@ from palyra.adapters.store.sqlite.migrations import known_migrations
 from palyra.cli.main import app
 from palyra.ports.journal import Append
 from tests.support.homes import ARTIFACT, TestHome
-from tests.support.journals import session_created
+from tests.support.journals import BOB, session_created
 
 NEWEST = known_migrations()[-1].number
 
@@ -65,6 +65,20 @@ def test_a_session_to_erase_is_named_by_the_beginning_of_its_id(home: TestHome, 
         assert f"in session {lone.second}, for good?" in asked.stderr
     assert palyra(lone, "journal", "erase", lone.second[:12], "--reason", "asked", "--yes").exit_code == 0
     assert palyra(home, "journal", "erase", "key-02", "--reason", "asked", "--yes").stdout == "18 events erased\n"
+
+
+def test_nobody_leads_an_operator_to_another_session_by_a_name(home: TestHome, tmp_path: Path) -> None:
+    """A session's key is its owner's own choice. The newest session of a name is erased only if one principal uses it."""
+    shared = TestHome(tmp_path / "shared")
+    theirs = (session_created(BOB, key="work"), session_created(BOB, key=home.second[:12]))
+    append = [Append(home.second, 0, (session_created(key="work"),))]
+    append += [Append(stream, 0, (draft,)) for stream, draft in zip((home.first, home.attested), theirs, strict=True)]
+    shared.run(lambda journal: journal.commit(append))
+    for name in ("work", home.second[:12], "last"):
+        refused = palyra(shared, "journal", "erase", name, "--reason", "asked", "--yes")
+        assert (refused.exit_code, refused.stderr.split(":")[1]) == (1, " id_ambiguous")
+    assert palyra(shared, "journal", "erase", home.second, "--reason", "asked", "--yes").exit_code == 0
+    assert palyra(shared, "export", "work").stdout.count(home.first) == 1
 
 
 def test_single_events_can_be_erased(home: TestHome) -> None:

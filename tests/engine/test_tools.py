@@ -256,6 +256,32 @@ async def test_once_call_whose_outcome_its_tool_cannot_tell_is_uncertain(tmp_pat
     assert len(sending.contexts) == 1
 
 
+async def test_once_call_that_is_cancelled_midway_is_uncertain(tmp_path: Path) -> None:
+    """What was asked of somebody else may take effect all the same. So the same call again asks, whatever permits it."""
+
+    class Holding(Trying):
+        async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
+            self.contexts.append(context)
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    workshop = Workshop(tmp_path, [Script(turns=(calls("wire.money"), says("Wired.")))])
+    sending = Holding("wire.money", Runtime.MCP)
+    sending.effect = EffectClass.ONCE
+    workshop.tools = [*workshop.tools, sending]
+    workshop.policy = with_policies(PERMIT_ALL)
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        await wait_for(engine, record.id, "tool.started")
+        await engine.runs.cancel(OWNER, record.id)
+        events = await finished(engine, record)
+        again = await engine.runs.start(OWNER, ask(session_id=record.session_id))
+        await wait_for(engine, again.id, "run.waiting")
+    types = [event.type for event in events if event.type.startswith(("tool.", "run.c"))]
+    assert types == ["tool.proposed", "tool.judged", "tool.started", "tool.uncertain", "run.cancelled"]
+    assert len(sending.contexts) == 1
+
+
 async def test_patch_of_a_tainted_file_leaves_a_tainted_file(tmp_path: Path) -> None:
     turns = (calls("taint.it"), calls("fs.write", path="a.txt", content="one\ntwo\n"), says("Kept."))
     patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-one\n+1\n two\n"

@@ -107,8 +107,10 @@ async def test_an_error_with_a_code_of_our_own_failures_is_the_servers_answer(co
         reply(b"", media_type="text/event-stream"),
         reply(b"event: message\ndata: {\n\n", media_type="text/event-stream"),
         b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 303 See Other\r\nLocation: /done\r\nContent-Length: 0\r\n\r\n",
     ],
-    ids=["504", "502", "page", "half", "no-event", "half-event", "202"],
+    ids=["504", "502", "page", "half", "no-event", "half-event", "202", "302", "303"],
 )
 async def test_a_call_without_the_servers_answer_is_not_known_to_have_failed(answer: bytes) -> None:
     port = free_port()
@@ -177,7 +179,7 @@ async def test_messages_whose_end_is_split_are_measured_each_by_itself(cuts: tup
             for _ in range(8):
                 yield after + b"x" * (MESSAGE_BYTES_MAX // 4) + before
 
-    pieces = [piece async for piece in bounded_stream_class()(Cut(), None)]
+    pieces = [piece async for piece in bounded_stream_class()(Cut(), None, has_many_messages=True)]
     assert len(pieces) == 8
 
 
@@ -188,4 +190,36 @@ async def test_a_message_without_end_is_cut_off_however_it_is_split() -> None:
                 yield b"x" * (MESSAGE_BYTES_MAX // 4) + b"\n"
 
     with pytest.raises(httpx2.StreamError):
-        [piece async for piece in bounded_stream_class()(Endless(), None)]
+        [piece async for piece in bounded_stream_class()(Endless(), None, has_many_messages=True)]
+
+
+async def test_an_answer_of_tiny_pieces_lets_others_work_meanwhile() -> None:
+    """A piece of one byte is at hand as quickly as it is read. Ten thousand of them held the loop for 0.2 s."""
+
+    class Tiny:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(10_000):
+                yield b" "
+
+    async def read() -> None:
+        [piece async for piece in bounded_stream_class()(Tiny(), None, has_many_messages=False)]
+
+    turns_count = 0
+    reading = asyncio.create_task(read())
+    while not reading.done():
+        turns_count += 1
+        await asyncio.sleep(0)
+    assert turns_count >= 20
+
+
+async def test_blank_lines_inside_of_one_answer_hide_none_of_its_parts() -> None:
+    """An answer that is no stream of events is one message. Millions of parts in it hold the loop for seconds."""
+    many = b"\n\n".join([b"[]," * 20_000] * 15)
+
+    def call(request: dict[str, object]) -> bytes:
+        head = json.dumps({"jsonrpc": "2.0", "id": request["id"]}).encode()[:-1]
+        return reply(head + b',"result":{"content":[' + many + b"[]]}}")
+
+    port = free_port()
+    async with raw_server(port, call), ready(over_http(port)) as servers:
+        assert code_of(await use(servers, "mcp.web.echo", {})) == "answer_too_large"

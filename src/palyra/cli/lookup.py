@@ -102,10 +102,30 @@ def choose_session(items: list[JsonObject], name: str) -> JsonObject:
 
 
 def choose_stored_session(rows: Iterable["StoredRow"], name: str) -> StreamId:
-    """Returns the session of a journal that is meant, found as the daemon finds it. Service runs are left out."""
-    sessions = (row.values for row in rows if row.table == "sessions")
-    found = choose_session([dict(each) for each in sessions if each.get("purpose") is None], name)
-    return StreamId(str(found["id"]))
+    """Returns the session of a journal that is meant, found as the daemon finds it. Service runs are left out.
+
+    A journal holds sessions of several principals, and each names theirs freely. Raises Invalid if principals differ in
+    what the name means: nobody may lead an operator to another session than the one that is meant.
+    """
+    by_owner: dict[str, list[JsonObject]] = {}
+    for row in rows:
+        owner = str(row.values.get("owner"))
+        is_erased = bool(row.values.get("is_erased"))
+        if row.table == "sessions" and row.values.get("purpose") is None and not (is_erased and name == LAST):
+            by_owner.setdefault(owner, []).append(dict(row.values))
+    found = {str(choose_session(own, name)["id"]) for own in by_owner.values() if _has_session(own, name)}
+    if len(found) > 1:
+        named = ", ".join(sorted(found)[:NAMED_MAX]) + (" …" if len(found) > NAMED_MAX else "")
+        raise Invalid("id_ambiguous", f"sessions of {len(found)} principals are named {name!r}: {named}; write an id")
+    return StreamId(next(iter(found), None) or str(choose_session([], name)["id"]))
+
+
+def _has_session(items: list[JsonObject], name: str) -> bool:
+    try:
+        choose_session(items, name)
+    except NotFound:
+        return False
+    return True
 
 
 def choose_mark(items: list[JsonObject], text: str, noun: str) -> str:

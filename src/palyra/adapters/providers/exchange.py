@@ -184,8 +184,6 @@ class ModelExchange:
                     yield delta
         except Unavailable as fault:
             answer.failed = broken(name, answer.told(fault))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            answer.failed = failed(name, ModelError.PROTOCOL, "An event of its stream does not read.")
         if answer.failed is not None and answer.has_begun:
             yield answer.failed
         elif answer.failed is not None:
@@ -262,11 +260,21 @@ class _Answer:
             if self._reader.end() is None:
                 raise
             chunk = b""  # The connection failed after everything was said.
-        deltas = self._reader.read(self._parser.feed(chunk)) if chunk else self._last(reply)
+        deltas = self._heard(self._parser.feed(chunk)) if chunk else self._last(reply)
         if deltas and isinstance(deltas[-1], ENDINGS):
             return await self._end(reply, deltas)
         self.has_begun = self.has_begun or bool(deltas)
         return deltas
+
+    def _heard(self, events: list[SseEvent]) -> list[Delta]:
+        """Reads events of the stream. What was said before one that does not read is kept, because it was paid for."""
+        try:
+            return self._reader.read(events)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            deltas = self._reader.read([])
+        if deltas and isinstance(deltas[-1], ENDINGS):
+            return deltas
+        return [*deltas, failed(self._name, ModelError.PROTOCOL, "An event of its stream does not read.")]
 
     async def _end(self, reply: Reply, deltas: list[Delta]) -> list[Delta]:
         self._is_over = True

@@ -22,6 +22,7 @@ from palyra.core.spelling import is_seen
 SKILLS_MAX = 200  # Limits the folders read in one place. Nobody could tell more apart.
 ENTRIES_MAX = 10_000
 FILES_MAX = 200
+FOLDERS_MAX = 200  # Empty folders count. A skill is looked through before each turn that names it.
 DEPTH_MAX = 8
 FOLDER_BYTES_MAX = 16 * 1024 * 1024  # A folder is read whole to be hashed.
 PASSED_OVER = frozenset({".git"})  # A skill may be a clone. Its history is no part of it and cannot be read.
@@ -31,8 +32,8 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 Stamp = tuple[tuple[str, int, int, int, int], ...]
-# The arguments are its folder, its name there, its path, and its status.
-_OnFile = Callable[[int, str, str, os.stat_result], None]
+# The arguments are the folder that a file or folder lies in, its name there, its path, and its status.
+_OnEntry = Callable[[int, str, str, os.stat_result], None]
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,15 +151,18 @@ def _walk(base: Base) -> int:
     return folder
 
 
-def _visit_skill(folder: int, name: str, on_file: _OnFile) -> None:
-    count = 0
+def _visit_skill(folder: int, name: str, on_file: _OnEntry) -> None:
+    files_count = folders_count = 0
 
-    def counted(inner: int, file_name: str, path: str, status: os.stat_result) -> None:
-        nonlocal count
-        count += 1
-        if count > FILES_MAX:
-            raise SkillRefused(f"it holds more than {FILES_MAX} files")
-        on_file(inner, file_name, path, status)
+    def counted(inner: int, entry_name: str, path: str, status: os.stat_result) -> None:
+        nonlocal files_count, folders_count
+        if stat.S_ISDIR(status.st_mode):
+            folders_count += 1
+        else:
+            files_count += 1
+            on_file(inner, entry_name, path, status)
+        if files_count > FILES_MAX or folders_count > FOLDERS_MAX:
+            raise SkillRefused(f"it holds more than {FILES_MAX} files or {FOLDERS_MAX} folders")
 
     try:
         _visit(folder, name, "", counted)
@@ -166,8 +170,8 @@ def _visit_skill(folder: int, name: str, on_file: _OnFile) -> None:
         raise SkillRefused(f"it cannot be read: {cause.strerror}") from cause
 
 
-def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
-    """Calls `on_file` for every regular file below. `prefix` is the path so far, with a slash at its end."""
+def _visit(parent: int, name: str, prefix: str, on_entry: _OnEntry) -> None:
+    """Calls `on_entry` for every regular file and folder below. `prefix` is the path so far, with a slash at its end."""
     if prefix.count("/") > DEPTH_MAX:
         raise SkillRefused(f"its folders are nested deeper than {DEPTH_MAX}")
     _require_no_link(parent, name)
@@ -177,20 +181,21 @@ def _visit(parent: int, name: str, prefix: str, on_file: _OnFile) -> None:
             listed = [entry.name for entry in islice(entries, ENTRIES_MAX)]
         for inner_name in sorted(listed):
             if inner_name not in PASSED_OVER:
-                _visit_entry(folder, inner_name, prefix, on_file)
+                _visit_entry(folder, inner_name, prefix, on_entry)
     finally:
         os.close(folder)
 
 
-def _visit_entry(folder: int, name: str, prefix: str, on_file: _OnFile) -> None:
+def _visit_entry(folder: int, name: str, prefix: str, on_entry: _OnEntry) -> None:
     if not all(map(is_seen, name)):
         raise SkillRefused("a file in it has a name that cannot be shown")
     path = f"{prefix}{name}"
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISDIR(status.st_mode):
-        _visit(folder, name, f"{path}/", on_file)
+        on_entry(folder, name, path, status)
+        _visit(folder, name, f"{path}/", on_entry)
     elif stat.S_ISREG(status.st_mode):
-        on_file(folder, name, path, status)
+        on_entry(folder, name, path, status)
     elif stat.S_ISLNK(status.st_mode):
         raise SkillRefused(f"{path} is a symbolic link; put the file itself there")
     else:

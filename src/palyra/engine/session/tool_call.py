@@ -121,6 +121,10 @@ class ToolRun:
         return agent_draft(doubt, self._context.run_id, self._context.agent, Trust.SYSTEM, now_ms)
 
     def cancelled(self) -> tuple[Draft, tuple[Write, ...]]:
+        """Reports a call that its run ended with. What was asked of somebody else may take effect all the same (L2)."""
+        is_ended = self._tool.spec.runtime in (Runtime.SHELL, Runtime.WASM)  # A sandboxed program ended with its call.
+        if self._is_once and not is_ended:
+            return self._doubted(), ()
         error = ToolError(code="cancelled", message="The run was ended while this call ran.")
         return self._report(ToolResult(outcome=Outcome.CANCELLED, error=error), None), ()
 

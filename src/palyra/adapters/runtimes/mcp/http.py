@@ -24,6 +24,7 @@ NOTIFY_TIMEOUT_S = 3.0  # Limits requests that need no answer: notifications, an
 HTTP_PARTS_MAX = (
     2 * PARTS_MAX
 )  # Parts inside of texts are counted too. A table as text has about so many commas in a megabyte.
+PIECE_UNITS = 2  # The package takes so much time for a piece of one byte. A server chooses how small pieces are.
 EVENTS_BYTES_MAX = 8 * MESSAGE_BYTES_MAX  # Limits all events of one answer together. Each event has its own limit.
 
 
@@ -69,7 +70,9 @@ def _make_client(token: str | None) -> "httpx2.AsyncClient":
         is_endless = response.request.method == "GET"
         is_events = response.headers.get("content-type", "").startswith("text/event-stream")
         limit = EVENTS_BYTES_MAX if is_events else MESSAGE_BYTES_MAX
-        response.stream = bounded(response.stream, None if is_endless and is_events else limit)
+        response.stream = bounded(
+            response.stream, None if is_endless and is_events else limit, has_many_messages=is_events
+        )
 
     authorization = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx2.AsyncClient(
@@ -99,17 +102,21 @@ def bounded_stream_class() -> Any:
     import httpx2
 
     class BoundedBody(httpx2.AsyncByteStream):
-        def __init__(self, inner: Any, bytes_max: int | None) -> None:
+        def __init__(self, inner: Any, bytes_max: int | None, *, has_many_messages: bool) -> None:
             self._inner = inner
             self._bytes_max = bytes_max
+            self._has_many_messages = has_many_messages
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             pace, size, message_size, parts, before = MessagePace(), 0, 0, 0, b""
             async for piece in self._inner:
-                await pace.take(piece, piece.count(b"\n"))
+                await pace.take(piece, PIECE_UNITS + piece.count(b"\n"))
                 size += len(piece)
                 # A blank line ends an event. What comes after it is another message. Two pieces may share the line.
-                is_end = any(end in piece or end in before + piece[:2] for end in (b"\n\n", b"\n\r\n"))
+                # In any other body a blank line means nothing: the whole body is one message.
+                is_end = self._has_many_messages and any(
+                    end in piece or end in before + piece[:2] for end in (b"\n\n", b"\n\r\n")
+                )
                 before = (before + piece)[-2:]
                 parts = count_parts(piece) + (0 if is_end else parts)
                 message_size = len(piece) + (0 if is_end else message_size)

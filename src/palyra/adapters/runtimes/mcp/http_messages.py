@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SESSION_HEADER = "mcp-session-id"
 _LOST_SESSION = (400, 404)  # The standard's status is 404. Many servers answer 400.
+# After these a request is to be made again as it is, elsewhere. Other redirects may lead to what became of it.
+_UNDONE_REDIRECTS = (307, 308)
 
 _read_error: "ContextVar[ErrorData | None]" = ContextVar("mcp_read_error", default=None)
 _is_too_large: ContextVar[bool] = ContextVar("mcp_is_too_large", default=False)
@@ -132,7 +134,7 @@ def _told(error: "ErrorData") -> "ErrorData":
         return error.model_copy(update={"code": NO_SESSION_CODE, "data": error.code})
     if is_read:
         return error.model_copy(update={"code": INTERNAL_ERROR}) if is_own(error.code) else error
-    if 300 <= status < 500 and error.code != CONNECTION_CLOSED:
+    if (status in _UNDONE_REDIRECTS or 400 <= status < 500) and error.code != CONNECTION_CLOSED:
         return error
     is_large_answer = status == 200 and _is_too_large.get()
     return error.model_copy(update={"code": TOO_LARGE_CODE if is_large_answer else NO_ANSWER_CODE})
