@@ -226,6 +226,22 @@ def test_uncertain_call_has_its_own_answers() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "line", "said"),
+    [
+        ("tool", "t 99999d", "99999d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("tool", "dt 31d", "31d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("tool", "dt 31d it mails", "31d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("draft", "w", "w takes the paths to leave out, such as w .envrc"),
+        ("draft", "w  ", "w takes the paths to leave out, such as w .envrc"),
+    ],
+)
+def test_a_key_with_the_wrong_words_behind_it_says_what_belongs_there(kind: str, line: str, said: str) -> None:
+    question = question_of({**REQUEST, "kind": kind}, None)
+    assert answer_of(question, line) is None
+    assert question.mistaken(line) == said
+
+
 @pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30m", 1800), ("7d", 604_800), ("0s", None), ("x", None)])
 def test_durations_are_read(text: str, expected: int | None) -> None:
     assert seconds_of(text) == expected

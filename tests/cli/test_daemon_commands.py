@@ -236,6 +236,7 @@ def test_beginning_of_several_ids_names_none_of_them() -> None:
 def test_ttl_goes_with_its_scope_only() -> None:
     assert palyra("approvals", "allow", APPROVAL, "--ttl", "30m").exit_code == 2
     assert "duration_invalid" in palyra("approvals", "allow", APPROVAL, "--scope", "timeboxed", "--ttl", "x").stderr
+    assert "at most 30d" in palyra("approvals", "deny", APPROVAL, "--scope", "timeboxed", "--ttl", "31d").stderr
 
 
 @reached
