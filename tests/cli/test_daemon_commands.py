@@ -60,6 +60,12 @@ def test_sessions_are_reached_by_id_or_key(
 
 
 @reached
+def test_a_new_session_says_how_to_talk_in_it(stand_in: StandIn) -> None:
+    told = palyra("sessions", "branch", "cli", "--at-seq", "3").stderr
+    assert told == f"talk in it: palyra chat --session {SESSION}\n"
+
+
+@reached
 @pytest.mark.parametrize(
     ("arguments", "call", "source"),
     [
