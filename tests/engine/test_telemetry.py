@@ -238,6 +238,19 @@ async def test_a_failed_call_is_an_error_in_the_trace_and_a_line_in_the_log(
 
 
 @pytest.mark.usefixtures("patient")
+async def test_a_line_of_a_failed_tool_names_no_tool_where_the_event_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("fs.read", path="absent.txt"), says("Done.")))])
+    workshop.observers = (RunLog(),)
+    async with workshop.open() as engine:
+        await run_to_end(engine)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "tool_failed" in line]
+    assert "call_id=c1_" in line
+    assert "tool=None" not in line
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_delegated_run_is_a_trace_of_its_own_that_links_to_the_call(tmp_path: Path) -> None:
     scripts = [
         Script(when="^inner$", turns=(says("Inner."),)),
