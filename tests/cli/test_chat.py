@@ -119,7 +119,7 @@ def test_of_three_cards_the_one_above_the_prompt_is_answered(stand_in: StandIn, 
         terminal.type("what would that remove?\r")
         terminal.expect("that is no answer to shell.run rm -r three")
         terminal.type("t banana\r")
-        terminal.expect("banana is no duration, such as 90s, 30m, 2h or 7d")
+        terminal.expect("banana is no duration of at most 30d")
         terminal.type("no\r")
         terminal.expect("denied: shell.run rm -r three")
         terminal.expect("done")
