@@ -188,17 +188,17 @@ class Bench:
         """Returns what the draft leaves if the swap came before it; None if it is not applied then."""
         self.swapped(self.before, swap)
         drafts = FileDrafts(self.base / "drafts")
-        await drafts.unpack(EFFECT, self.changes, self.contents)
-        outcome = await drafts.apply(EFFECT, self.changes)
+        unpacked = await drafts.unpack(EFFECT, self.changes, self.contents)
+        outcome = await drafts.apply(EFFECT, unpacked.changes)
         await drafts.forget(EFFECT)
         return held(self.base) if isinstance(outcome, AppliedDraft) else None
 
     async def apply(self, moments: Moments, patch: pytest.MonkeyPatch) -> object:
         self._renew(self.before)
         drafts = FileDrafts(self.base / "drafts")
-        await drafts.unpack(EFFECT, self.changes, self.contents)
+        unpacked = await drafts.unpack(EFFECT, self.changes, self.contents)
         moments.watch(patch)
-        outcome = await drafts.apply(EFFECT, self.changes)
+        outcome = await drafts.apply(EFFECT, unpacked.changes)
         patch.undo()
         await drafts.forget(EFFECT)
         return outcome

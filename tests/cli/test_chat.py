@@ -33,6 +33,14 @@ def test_chat_streams_and_gives_the_terminal_its_mode_back(stand_in: StandIn, re
     assert stand_in.sent("/runs")[0]["when_busy"] == "steer"
 
 
+def test_chat_goes_on_in_a_session_that_is_named_by_its_id(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat", "--session", SESSION], reaching) as terminal:
+        terminal.expect("›")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    assert stand_in.sent("/sessions") == [{"id": SESSION}], "a restored session has no key"
+
+
 def test_chat_lists_the_newest_session_first(stand_in: StandIn, reaching: dict[str, str]) -> None:
     stand_in.other_sessions = [
         {"id": f"01AAAAAAAAAAAAAAAAAAAAAA{number}", "key": f"key-{number}", "updated_at_ms": number + 1_700_000_000_000}
@@ -111,7 +119,7 @@ def test_of_three_cards_the_one_above_the_prompt_is_answered(stand_in: StandIn, 
         terminal.type("what would that remove?\r")
         terminal.expect("that is no answer to shell.run rm -r three")
         terminal.type("t banana\r")
-        terminal.expect("banana is no duration, such as 90s, 30m, 2h or 7d")
+        terminal.expect("banana is no duration of at most 30d")
         terminal.type("no\r")
         terminal.expect("denied: shell.run rm -r three")
         terminal.expect("done")

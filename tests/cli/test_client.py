@@ -12,6 +12,7 @@ from palyra.cli.output import print_json, print_line
 from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
 from palyra.cli.terminal.card import WIDTH_MIN, card_lines
 from palyra.cli.terminal.questions import answer_of, decided_text, question_of, seconds_of
+from palyra.cli.terminal.routine_text import when_text
 from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
 from palyra.cli.terminal.transcript import Transcript
 from palyra.cli.terminal.word_wrap import wrap
@@ -226,9 +227,32 @@ def test_uncertain_call_has_its_own_answers() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("kind", "line", "said"),
+    [
+        ("tool", "t 99999d", "99999d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("tool", "dt 31d", "31d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("tool", "dt 31d it mails", "31d is no duration of at most 30d, such as 90s, 30m, 2h or 7d"),
+        ("draft", "w", "w takes the paths to leave out, such as w .envrc"),
+        ("draft", "w  ", "w takes the paths to leave out, such as w .envrc"),
+    ],
+)
+def test_a_key_with_the_wrong_words_behind_it_says_what_belongs_there(kind: str, line: str, said: str) -> None:
+    question = question_of({**REQUEST, "kind": kind}, None)
+    assert answer_of(question, line) is None
+    assert question.mistaken(line) == said
+
+
 @pytest.mark.parametrize(("text", "expected"), [("90", 90), ("30m", 1800), ("7d", 604_800), ("0s", None), ("x", None)])
 def test_durations_are_read(text: str, expected: int | None) -> None:
     assert seconds_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("every_s", "text"), [(1, "1 s"), (90, "90 s"), (900, "15 min"), (3600, "1 h"), (5400, "90 min"), (172_800, "2 d")]
+)
+def test_an_interval_is_told_in_its_largest_whole_unit(every_s: int, text: str) -> None:
+    assert when_text({"every_s": every_s}) == f"every {text}"
 
 
 def test_text_for_terminals_is_harmless_and_measured() -> None:

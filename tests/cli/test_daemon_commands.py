@@ -60,6 +60,12 @@ def test_sessions_are_reached_by_id_or_key(
 
 
 @reached
+def test_a_new_session_says_how_to_talk_in_it(stand_in: StandIn) -> None:
+    told = palyra("sessions", "branch", "cli", "--at-seq", "3").stderr
+    assert told == f"talk in it: palyra chat --session {SESSION}\n"
+
+
+@reached
 @pytest.mark.parametrize(
     ("arguments", "call", "source"),
     [
@@ -236,6 +242,7 @@ def test_beginning_of_several_ids_names_none_of_them() -> None:
 def test_ttl_goes_with_its_scope_only() -> None:
     assert palyra("approvals", "allow", APPROVAL, "--ttl", "30m").exit_code == 2
     assert "duration_invalid" in palyra("approvals", "allow", APPROVAL, "--scope", "timeboxed", "--ttl", "x").stderr
+    assert "at most 30d" in palyra("approvals", "deny", APPROVAL, "--scope", "timeboxed", "--ttl", "31d").stderr
 
 
 @reached

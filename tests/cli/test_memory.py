@@ -93,9 +93,16 @@ def test_an_item_is_named_by_last_or_by_the_beginning_of_its_id() -> None:
     assert "nothing is remembered; palyra memory list" in unknown
 
 
+@pytest.mark.parametrize("scope", ["session", "channel"])
+def test_a_scope_that_needs_an_id_names_the_option(scope: str) -> None:
+    wrong = memory("add", "The door is red.", "--scope", scope)
+    assert wrong.exit_code == 2
+    assert f"--scope {scope} needs --scope-id" in wrong.stderr
+
+
 def test_a_secret_is_refused_and_the_exit_code_says_so() -> None:
     refused = memory("add", "the key is ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
-    assert (refused.exit_code, refused.output) == (1, "refused (secret)\n")
+    assert (refused.exit_code, refused.output) == (1, "refused (secret); palyra secrets set NAME keeps a secret\n")
     assert memory("edit", "01ARZ3NDEKTSV4RRFFQ69G5FAV").exit_code == 2
 
 

@@ -266,6 +266,18 @@ def test_a_server_is_shown_before_it_is_accepted_and_the_result_is_json_alone(tm
     assert "I talk" in done.stderr
 
 
+def test_a_command_that_logs_beside_its_result_leaves_out_what_the_daemon_would() -> None:
+    code = (
+        "import structlog\n"
+        "from palyra.app.logs import log_beside_results\n"
+        "log_beside_results()\n"
+        "structlog.get_logger().debug('mcp_pipe_broken')\n"
+        "structlog.get_logger().info('mcp_stderr')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_S, check=True)
+    assert (run.stdout, "mcp_stderr" in run.stderr, "mcp_pipe_broken" in run.stderr) == ("", True, False)
+
+
 def test_mcp_alone_shows_its_help_at_a_terminal() -> None:
     read, write = pty.openpty()
     command = [sys.executable, "-m", "palyra", "mcp"]

@@ -57,7 +57,7 @@ def test_the_command_line_does_all_there_is_to_do(daemon: Daemon) -> None:
         assert "misfire: skip\n" in shown
         assert "last: done" in shown
         edited = palyra(daemon, "edit", "tick", "--prompt", "Say more.", "--every", "2h")
-        assert edited.stdout.startswith("changed tick (every 7200 s); state: paused")
+        assert edited.stdout.startswith("changed tick (every 2 h); state: paused")
         assert "Say more." in palyra(daemon, "show", "tick").stdout
         assert palyra(daemon, "edit", "tick").returncode == 2
         palyra(daemon, "edit", "tick", "--every", "1s")

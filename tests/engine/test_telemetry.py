@@ -217,6 +217,13 @@ async def test_a_trace_of_two_turns_and_three_tools_has_its_shape_names_and_link
     assert SECRET not in str(spans)
 
 
+def logged(event: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Returns the only line of this event. A daemon in an earlier test of this process may have set form and place."""
+    captured = capsys.readouterr()
+    (line,) = [line for line in f"{captured.out}\n{captured.err}".splitlines() if event in line]
+    return line
+
+
 @pytest.mark.usefixtures("patient")
 async def test_a_failed_call_is_an_error_in_the_trace_and_a_line_in_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -231,10 +238,23 @@ async def test_a_failed_call_is_an_error_in_the_trace_and_a_line_in_the_log(
         await asyncio.to_thread(export.close)
     wrong = {span.name for span in collector.spans if span.status.code == 2}
     assert wrong == {"chat scripted", "invoke_agent main"}
-    lines = [line for line in capsys.readouterr().out.splitlines() if "run_failed" in line]
-    assert len(lines) == 1
-    assert f"run_id={run.id}" in lines[0]
-    assert f"session_id={run.session_id}" in lines[0]
+    line = logged("run_failed", capsys)
+    assert run.id in line
+    assert run.session_id in line
+
+
+@pytest.mark.usefixtures("patient")
+async def test_a_line_of_a_failed_tool_names_no_tool_where_the_event_has_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workshop = Workshop(tmp_path, [Script(turns=(calls("fs.read", path="absent.txt"), says("Done.")))])
+    workshop.observers = (RunLog(),)
+    async with workshop.open() as engine:
+        await run_to_end(engine)
+    line = logged("tool_failed", capsys)
+    assert "call_id" in line
+    assert "tool=None" not in line
+    assert '"tool":' not in line
 
 
 @pytest.mark.usefixtures("patient")

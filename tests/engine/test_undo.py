@@ -191,6 +191,8 @@ async def test_a_model_takes_its_own_change_back(tmp_path: Path) -> None:
     assert done.outcome is Outcome.OK, done
     assert held(workshop) == before
     assert "deleted d/made" in (done.output or "")
+    assert "changed a, 6 bytes" in (done.output or "")
+    assert "created b, 6 bytes" in (done.output or "")
 
 
 async def test_an_unknown_call_is_nothing_to_undo(tmp_path: Path) -> None:

@@ -47,7 +47,10 @@ def configure_log(known: KnownSecrets) -> None:
 
 def log_beside_results() -> None:
     """Logs on standard error in a command that drives adapters itself: standard output holds its result alone."""
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _StandardError())),
+    )
 
 
 def _drop_announced(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -83,7 +83,8 @@ class Drafts(Protocol):
         ...
 
     async def unpack(self, effect_id: EffectId, changes: tuple[FileChange, ...], contents: Contents) -> ChangeSet:
-        """Makes a sealed draft from archives, to put files back. Raises NotFound if one of them is in none."""
+        """Makes a sealed draft from archives, to put files back, and returns it with their sizes. Raises NotFound if one
+        of them is in no archive."""
         ...
 
     async def compare(self, changes: tuple[FileChange, ...], contents: Contents) -> str:

@@ -167,8 +167,10 @@ class FileDrafts:
         roots = tuple(dict.fromkeys(change.root for change in changes))
         made, _ = self._folders.make(effect_id, roots)
         uppers = {each.root: each.upper for each in made}
+        sized: list[FileChange] = []
         for change in changes:
             if change.after_sha256 is None or is_folder(change) or change.kind is ChangeKind.MODE:
+                sized.append(change)
                 continue
             found = kept.get((f"{change.root.rstrip('/')}/{change.path}", change.after_sha256))
             if found is None:
@@ -181,7 +183,8 @@ class FileDrafts:
             else:
                 target.write_bytes(found.body)
                 target.chmod(change.mode & 0o777)
-        change_set = ChangeSet(changes=in_order(changes), linked=_linked(roots, changes))
+            sized.append(replace(change, bytes=len(found.body)))
+        change_set = ChangeSet(changes=in_order(sized), linked=_linked(roots, changes))
         self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 

@@ -32,7 +32,8 @@ class RunLog:
                 case ModelFailed(code=code, turn=turn, model=model):
                     log.info("model_failed", code=code.value, turn=turn, model=model, **ids)
                 case ToolFinished(outcome=outcome, tool=tool, call_id=call_id) if outcome not in _QUIET:
-                    log.info("tool_failed", outcome=outcome.value, tool=tool, call_id=call_id, **ids)
+                    named = {} if tool is None else {"tool": tool}  # Only outcomes with content from outside name it.
+                    log.info("tool_failed", outcome=outcome.value, call_id=call_id, **named, **ids)
                 case ToolUncertain(call_id=call_id):
                     log.warning("tool_uncertain", call_id=call_id, **ids)
                 case _:

@@ -249,13 +249,13 @@ def revoke(
 
 
 def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObject:
-    from palyra.cli.terminal.questions import TTL_DEFAULT_S, parse_seconds
+    from palyra.cli.terminal.questions import TTL_DEFAULT_S, parse_grant_seconds
 
     if ttl is not None and scope is not ScopeOption.TIMEBOXED:
         raise typer.BadParameter("--ttl goes with --scope timeboxed")
     body: JsonObject = {"scope": scope.value}
     if scope is ScopeOption.TIMEBOXED:
-        body["ttl_s"] = TTL_DEFAULT_S if ttl is None else parse_seconds(ttl, "--ttl")
+        body["ttl_s"] = TTL_DEFAULT_S if ttl is None else parse_grant_seconds(ttl)
     return body if option is None else {**body, "option": option}
 
 

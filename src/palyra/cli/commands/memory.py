@@ -31,6 +31,8 @@ BATCH_BYTES_MAX = 4 * 1024 * 1024  # Well below what the daemon takes in one req
 # The members of an item that an import and the API take.
 GIVEN = ("content", "kind", "scope", "scope_id", "source", "metadata", "trust", "taint")
 SOURCE = ("conversation", "position", "speaker", "at")
+_IDENTIFIED = frozenset({MemoryScope.SESSION, MemoryScope.CHANNEL})  # The others have a default.
+_NEXT_STEPS = {"secret": "; palyra secrets set NAME keeps a secret"}  # By the reason of a refusal.
 
 app = CommandGroup(no_args_is_help=True)
 MemoryArgument = Annotated[str, typer.Argument(metavar="ID", help="The item's id, the beginning of it, or last.")]
@@ -70,6 +72,8 @@ def add(
     """
     if not content.strip():
         raise typer.BadParameter("the text is empty; say what to remember")
+    if scope in _IDENTIFIED and scope_id is None:
+        raise typer.BadParameter(f"--scope {scope.value} needs --scope-id")
     wish: dict[str, object] = {
         "content": content,
         "kind": None if kind is None else kind.value,
@@ -324,7 +328,7 @@ def _told(added: JsonObject) -> str:
         case "review":
             return f"waits for review{reason}"
         case _:
-            return f"refused{reason}"
+            return f"refused{reason}{_NEXT_STEPS.get(str(added.get('reason')), '')}"
 
 
 def _score(item: JsonObject) -> str:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import typer
 
-from palyra.cli.commands.sessions import SessionArgument, find_session, show_record
+from palyra.cli.commands.sessions import SessionArgument, find_session, show_made
 from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_mark
 from palyra.cli.options import CommandGroup, is_json
@@ -93,7 +93,7 @@ def restore(
         return await client.post(f"/sessions/{session_id}/restore", _given(checkpoint_id=checkpoint_id, label=label))
 
     record = ask_daemon(context, act)
-    show_record(record, is_json(context))
+    show_made(record, is_json(context))
 
 
 @app.command()

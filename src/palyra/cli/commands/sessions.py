@@ -8,7 +8,7 @@ import typer
 from palyra.cli.daemon_call import Client, ask_daemon
 from palyra.cli.lookup import choose_session
 from palyra.cli.options import CommandGroup, YesOption, is_json
-from palyra.cli.output import print_json, print_result, print_table
+from palyra.cli.output import print_json, print_notice, print_result, print_table
 from palyra.cli.terminal.style import date_time, in_one_line, style_for
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import Invalid
@@ -149,7 +149,7 @@ def branch(
         record = await find_session(client, session)
         return await client.post(f"/sessions/{record['id']}/branch", body)
 
-    show_record(ask_daemon(context, act), is_json(context))
+    show_made(ask_daemon(context, act), is_json(context))
 
 
 @app.command()
@@ -253,6 +253,13 @@ async def find_session(client: Client, name: str) -> JsonObject:
         return await client.get(f"/sessions/{parse_session_id(name)}")
     except Invalid:
         return choose_session(await client.items("/sessions", SESSIONS_MAX), name)
+
+
+def show_made(record: JsonObject, as_json: bool) -> None:
+    """Shows a new session, and how to talk in it: it has no key, and a label names no session to talk in."""
+    show_record(record, as_json)
+    if not as_json:
+        print_notice(f"talk in it: palyra chat --session {record.get('id')}")
 
 
 def show_record(record: JsonObject, as_json: bool) -> None:

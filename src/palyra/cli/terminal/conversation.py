@@ -73,12 +73,12 @@ class Conversation:
         self._is_over = False
         self._compacting: asyncio.Task[None] | None = None
 
-    async def talk(self, key: str) -> None:
-        await self._stoppable.run(self._talk(key), self._prompt.interrupt)
+    async def talk(self, session: JsonObject) -> None:
+        await self._stoppable.run(self._talk(session), self._prompt.interrupt)
 
-    async def _talk(self, key: str) -> None:
+    async def _talk(self, session: JsonObject) -> None:
         try:
-            await self._enter({"key": key})
+            await self._enter(session)
             while not self._is_over:
                 await self._take(await self._inbox.next())
         finally:

@@ -15,6 +15,7 @@ from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 
 TTL_DEFAULT_S = 3600
+TTL_S_MAX = 30 * 86_400  # What the daemon takes. The words for it are better here, where the person types days.
 ARGUMENTS_LENGTH_MAX = 400
 BRIEF_LENGTH_MAX = 160
 SUBJECT_LENGTH_MAX = 48  # Leaves room for the line that is typed.
@@ -82,7 +83,10 @@ class CardQuestion(msgspec.Struct, frozen=True):
         key, _, rest = line.strip().partition(" ")
         chosen = _chosen(self, key)
         if chosen is not None and rest and chosen.body.get("scope") == "timeboxed":
-            return f"{in_one_line(rest.strip(), BRIEF_LENGTH_MAX)} is no duration, such as 90s, 30m, 2h or 7d"
+            typed = rest.split(" ")[0] if chosen.is_refusal else rest
+            return f"{in_one_line(typed.strip(), BRIEF_LENGTH_MAX)} is no duration of at most 30d, such as 90s, 30m, 2h or 7d"
+        if chosen is not None and "without" in chosen.body:
+            return "w takes the paths to leave out, such as w .envrc"
         return f"that is no answer to {self.subject}"
 
 
@@ -145,7 +149,7 @@ def answer_of(question: CardQuestion, line: str) -> JsonObject | None:
         return {**chosen.body, "without": _paths(rest)} if rest else None
     if chosen.body.get("scope") == "timeboxed":
         ttl_s = seconds_of(rest) if rest else TTL_DEFAULT_S
-        return None if ttl_s is None else {**chosen.body, "ttl_s": ttl_s}
+        return None if ttl_s is None or ttl_s > TTL_S_MAX else {**chosen.body, "ttl_s": ttl_s}
     return None if rest else chosen.body
 
 
@@ -171,11 +175,16 @@ def _paths(typed: str) -> list[str]:
         return typed.split()  # A quote without its end belongs to a name.
 
 
-def _denial(body: JsonObject, rest: str) -> JsonObject:
-    """Returns a no with what follows its key: for how long, where it lasts for a while, then the reason."""
+def _denial(body: JsonObject, rest: str) -> JsonObject | None:
+    """Returns a no with what follows its key: for how long, where it lasts for a while, then the reason.
+
+    Returns None if it would last too long.
+    """
     if body.get("scope") == "timeboxed":
         first, _, more = rest.partition(" ")
         ttl_s = seconds_of(first)
+        if ttl_s is not None and ttl_s > TTL_S_MAX:
+            return None
         rest = rest if ttl_s is None else more.strip()
         body = {**body, "ttl_s": TTL_DEFAULT_S if ttl_s is None else ttl_s}
     return {**body, "reason": rest} if rest else body
@@ -207,6 +216,13 @@ def parse_seconds(text: str, option: str) -> int:
     found = seconds_of(text)
     if found is None:
         raise Invalid("duration_invalid", f"{option} takes a number and s, m, h or d, such as 30m")
+    return found
+
+
+def parse_grant_seconds(text: str) -> int:
+    found = parse_seconds(text, "--ttl")
+    if found > TTL_S_MAX:
+        raise Invalid("duration_invalid", "--ttl takes at most 30d; what should hold for longer is a policy")
     return found
 
 

@@ -7,6 +7,7 @@ from palyra.cli.terminal.style import date_time_zone, in_one_line, member_text, 
 from palyra.core.events.base import JsonObject
 
 PROMPT_SHOWN_MAX = 60
+_UNITS = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
 def routine_row(routine: JsonObject) -> tuple[object, ...]:
@@ -23,11 +24,18 @@ def routine_row(routine: JsonObject) -> tuple[object, ...]:
 
 
 def when_text(routine: JsonObject) -> str:
-    if routine.get("every_s") is not None:
-        return f"every {routine['every_s']} s"
+    every_s = routine.get("every_s")
+    if isinstance(every_s, int):
+        return f"every {_interval_text(every_s)}"
     if routine.get("cron") is not None:
         return f"{member_text(routine, 'cron')} ({member_text(routine, 'timezone')})"
     return f"at {member_text(routine, 'at')}"
+
+
+def _interval_text(every_s: int) -> str:
+    """Returns an interval in the largest unit that fits it exactly, since nobody counts 86400 seconds."""
+    seconds, unit = next(((size, unit) for size, unit in _UNITS if every_s % size == 0), (1, "s"))
+    return f"{every_s // seconds} {unit}"
 
 
 def next_text(routine: JsonObject) -> str:

@@ -95,9 +95,9 @@ class RunChangeService:
     ) -> frozenset[tuple[str, str]]:
         """Returns root and path of what was not back already."""
         effect_id = EffectId(hashlib.sha256(f"undo/{run_id}".encode()).hexdigest())
-        await self.drafts.unpack(effect_id, changes, contents)
+        unpacked = await self.drafts.unpack(effect_id, changes, contents)
         try:
-            match await self.drafts.apply(effect_id, changes):
+            match await self.drafts.apply(effect_id, unpacked.changes):
                 case AppliedDraft(carried_out=carried_out):
                     return frozenset((change.root, change.path) for change in carried_out)
                 case DraftConflict(path=path):
