@@ -1,6 +1,7 @@
 """Settings are read by something, and what cannot be chosen is refused with what to write instead."""
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,30 +16,28 @@ from palyra.config.references import CHAT_SERVERS, PROVIDER_KINDS
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "palyra"
 SECTIONS: dict[str, type[Section]] = {**plain_sections(), **repeated_sections()}
+HOLDERS = ("config", "_config")
 MEMBERS = {field.encode_name: field.name for field in fields(Config)}
 
 
-def attributes() -> list[ast.Attribute]:
+def attributes() -> Iterator[ast.Attribute]:
     """Every `a.b` of the package outside its configuration."""
-    files = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "config" not in path.parents]
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in files]
-    return [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    for path in PACKAGE.rglob("*.py"):
+        if PACKAGE / "config" not in path.parents:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            yield from (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 
 
-ATTRIBUTES = attributes()
-USED_NAMES = {node.attr for node in ATTRIBUTES}
-USED_SECTIONS = {
-    node.attr
-    for node in ATTRIBUTES
-    if isinstance(node.value, ast.Name | ast.Attribute)
-    and (node.value.id if isinstance(node.value, ast.Name) else node.value.attr) in ("config", "_config")
-}
-
-
-@pytest.mark.parametrize("name", SECTIONS)
-def test_a_section_and_each_of_its_keys_is_read(name: str) -> None:
-    assert MEMBERS[name] in USED_SECTIONS
-    assert {field.name for field in fields(SECTIONS[name])} - USED_NAMES == set()
+def test_every_section_and_each_of_its_keys_is_read() -> None:
+    used_names, used_sections = set(), set()
+    for node in attributes():
+        used_names.add(node.attr)
+        of = node.value
+        if (of.id if isinstance(of, ast.Name) else of.attr if isinstance(of, ast.Attribute) else "") in HOLDERS:
+            used_sections.add(node.attr)
+    assert {MEMBERS[name] for name in SECTIONS} - used_sections == set()
+    keys = {(name, field.name) for name, section in SECTIONS.items() for field in fields(section)}
+    assert {key for key in keys if key[1] not in used_names} == set()
 
 
 def test_check_tells_what_would_stop_the_start(tmp_path: Path) -> None:

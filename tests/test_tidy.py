@@ -1,6 +1,7 @@
 """The style holds everywhere, and the checker that says so finds what it should. There is no list of waivers."""
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,18 +21,20 @@ from tests.tidy.words import BROAD_EXCEPT_PLACES, check_words
 ROOT = Path(__file__).parents[1]
 Check = Callable[[Source], list[Fault]]
 
-PACKAGE = read_sources(ROOT / "src", ROOT / "src")
-BESIDE = [source for folder in ("tests", "bench", "examples", ".ci") for source in read_sources(ROOT / folder, ROOT)]
+
+@cache
+def package() -> list[Source]:
+    return read_sources(ROOT / "src", ROOT / "src")
 
 
 @pytest.mark.parametrize("check", [check_shape, check_words, check_imports])
 def test_package_keeps_the_style(check: Check) -> None:
-    assert [str(fault) for source in PACKAGE for fault in check(source)] == []
+    assert [str(fault) for source in package() for fault in check(source)] == []
 
 
 @pytest.mark.parametrize("check", [check_classes_unique, check_module_nouns, check_cycles])
 def test_package_keeps_the_style_as_a_whole(check: Callable[[Iterable[Source]], list[Fault]]) -> None:
-    assert [str(fault) for fault in check(PACKAGE)] == []
+    assert [str(fault) for fault in check(package())] == []
 
 
 @pytest.mark.parametrize(
@@ -64,17 +67,19 @@ def test_checker_lets_a_sound_whole_pass() -> None:
 
 
 def test_tests_and_benchmarks_load_one_sqlite_and_leave_nothing_unfinished() -> None:
-    found = [fault for source in BESIDE for fault in (*check_one_sqlite(source), *check_words(source))]
+    folders = ("tests", "bench", "examples", ".ci")
+    beside = (source for folder in folders for source in read_sources(ROOT / folder, ROOT))
+    found = [fault for source in beside for fault in (*check_one_sqlite(source), *check_words(source))]
     assert [str(fault) for fault in found if fault.rule in ("one_sqlite", "unfinished")] == []
 
 
 def test_package_was_found() -> None:
-    modules = {source.module for source in PACKAGE}
+    modules = {source.module for source in package()}
     assert {"palyra", "palyra.core.ids", "palyra.ports.journal"} <= modules
 
 
 def test_places_of_broad_except_are_three_at_most_and_exist() -> None:
-    modules = tuple(source.module for source in PACKAGE)
+    modules = tuple(source.module for source in package())
     assert len(BROAD_EXCEPT_PLACES) <= 3
     assert all(place.startswith(modules) for place in BROAD_EXCEPT_PLACES)
 
