@@ -81,6 +81,20 @@ def test_a_session_is_restored_and_compared_after_a_restart(daemon: Daemon) -> N
     assert palyra("restore", "work", "01ARZ3NDEKTSV4RRFFQ69G5FAV").exit_code == 1
 
 
+def test_a_chat_in_a_branch_shows_what_was_said_before_it(daemon: Daemon) -> None:
+    say(daemon, "The first thing.", session_key="work")
+    one = answer("restore", "work", answer("checkpoint", "work")["id"])
+    say(daemon, "The old way.", session_key="work")
+    say(daemon, "The second thing.", session_id=one["id"])
+    two = answer("restore", one["id"], answer("checkpoint", one["id"])["id"])
+    with Terminal(["chat", "--session", two["id"]], environment_of(daemon)) as terminal:
+        for said in ("› The first thing.", "It is done.", "› The second thing.", "It is done."):
+            terminal.expect(said)
+        assert "The old way." not in terminal.seen
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+
+
 def test_checkpoints_pins_and_contexts_are_named_as_elsewhere(daemon: Daemon) -> None:
     say(daemon, "The first thing.", session_key="work")
     first = answer("checkpoint", "work", "--label", "before")

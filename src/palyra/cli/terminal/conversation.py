@@ -33,6 +33,7 @@ from palyra.cli.terminal.inbox import (
 from palyra.cli.terminal.prompt import make_chat_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, brief_arguments, decided_text, question_of
 from palyra.cli.terminal.reference_preview import ReferencePreviews
+from palyra.cli.terminal.session_ancestry import events_before, said_line
 from palyra.cli.terminal.slash_commands import help_text
 from palyra.cli.terminal.style import date_time, in_one_line, shown, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
@@ -110,7 +111,7 @@ class Conversation:
         self._runs = [active] if isinstance(active, str) else []
         name = session.get("key") or session.get("label") or self._session_id
         self._prompt.line(self._style.dim(f"session {in_one_line(str(name), 60)} · /help lists the commands"))
-        after = await self._show_history(seq if isinstance(seq, int) else 0)
+        after = await self._show_history(session, seq if isinstance(seq, int) else 0)
         for approval in await self._pending():
             self._ask(question_of(approval, approval.get("arguments")))
         await self._inbox.follow(f"/sessions/{self._session_id}/events", after)
@@ -126,22 +127,20 @@ class Conversation:
         roots = next((each.get("workspace") for each in agents if each.get("name") == agent), None)
         self._roots = tuple(Path(str(root)) for root in roots) if isinstance(roots, list) else ()
 
-    async def _show_history(self, seq: int) -> int:
+    async def _show_history(self, session: JsonObject, seq: int) -> int:
         """Shows the last messages, and returns the seq from which to follow.
 
         `seq` is the last event that changed the session's record. A run that is active has put more on the tape since.
         """
+        earlier = await events_before(self._client, session, HISTORY_EVENTS - seq) if seq < HISTORY_EVENTS else []
         path = f"/sessions/{self._session_id}/tape"
         page = await self._client.items(path, TAPE_EVENTS_MAX, after=max(0, seq - HISTORY_EVENTS))
+        for event in (*earlier, *page):
+            if line := shown(said_line(event)):
+                self._prompt.line(self._style.dim(line))
         for event in page:
             self._pins.note(event)
-            data = event.get("data")
-            text = shown(str(data.get("text"))) if isinstance(data, dict) and data.get("text") else ""
-            if text and event.get("type") == "message.user":
-                self._prompt.line(self._style.dim(f"› {text}"))
-            elif text and event.get("type") == "message.assistant":
-                self._prompt.line(self._style.dim(text))
-            elif event.get("type") == "tool.proposed":
+            if event.get("type") == "tool.proposed":
                 # The transcript prints nothing for it, and knows the call's tool and arguments from now on.
                 self._transcript.show(SseFrame(None, "tool.proposed", event))
         last = page[-1].get("seq") if page else None

@@ -4,21 +4,19 @@ Does not own: finding the two sessions (commands.session_marks).
 """
 
 from palyra.cli.client import Client
+from palyra.cli.terminal.session_ancestry import Part, parts_of
 from palyra.cli.terminal.style import Style, in_one_line
-from palyra.core.errors import Invalid, NotFound
+from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 
-ANCESTORS_MAX = 64  # As many as the daemon follows.
 EVENTS_MAX = 10_000  # Of each tape; more than a person compares.
 _SPEAKERS = {"message.user": "user", "message.assistant": "assistant"}
 _SHOWN_LENGTH_MAX = 160
 
-Part = tuple[str, int | None]  # A tape of a session's history, up to a seq. None: to its end.
-
 
 async def compare(client: Client, one: JsonObject, other: JsonObject) -> JsonObject:
     """Returns the last event that both share, and the messages of each side after it."""
-    histories = [await _history(client, record) for record in (one, other)]
+    histories = [[part async for part in parts_of(client, record)] for record in (one, other)]
     shared, seq = _parting(histories[0], histories[1])
     sides: list[JsonObject] = []
     for record, history in zip((one, other), histories, strict=True):
@@ -42,19 +40,6 @@ def diff_lines(found: JsonObject, style: Style) -> list[str]:
         if not messages:
             lines.append(style.dim("  nothing was said since"))
     return lines
-
-
-async def _history(client: Client, record: JsonObject) -> list[Part]:
-    """Returns the tapes that a session's history is made of, the youngest first."""
-    parts: list[Part] = [(str(record["id"]), None)]
-    while isinstance(parent := record.get("parent_id"), str) and len(parts) < ANCESTORS_MAX:
-        seq = record.get("parent_seq")
-        parts.append((parent, seq if isinstance(seq, int) else 0))
-        try:
-            record = await client.get(f"/sessions/{parent}")
-        except NotFound:
-            break
-    return parts
 
 
 def _parting(one: list[Part], other: list[Part]) -> tuple[str, int | None]:
