@@ -79,7 +79,8 @@ def test_missing_chromium_says_what_to_install(tmp_path: Path, monkeypatch: pyte
 def test_missing_playwright_says_which_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert [each.name for each in missing_tools()] == list(NAMES)
-    assert "pip install 'palyra[browser]'" in missing_tools()[0].reason
+    own_pip = Path(sys.executable).parent / "pip"  # Another one would install into another environment.
+    assert f"{own_pip} install 'palyra[browser]'" in missing_tools()[0].reason
 
 
 def test_tools_are_made_without_importing_playwright() -> None:

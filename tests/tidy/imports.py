@@ -26,7 +26,7 @@ LAYERS: dict[str, frozenset[str]] = {
     "__main__": frozenset({"cli"}),
 }
 OUTSIDE_CORE = frozenset({"msgspec"})  # The one dependency that core and ports may have.
-SHARED_ADAPTERS = frozenset({"net", "files"})
+SHARED_ADAPTERS = frozenset({"net", "files", "extras"})
 # fmt: off
 IMPURE = frozenset({
     "asyncio", "concurrent", "contextvars", "ctypes", "fcntl", "getpass", "http", "locale", "logging", "mmap",

@@ -6,13 +6,13 @@ Does not own: asking the person (cli), adapters (app.channels).
 
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 from palyra.adapters.clock import SystemClock
+from palyra.adapters.extras import install_command
 from palyra.adapters.net.client import HttpClient
 from palyra.app import Home, now_ms
 from palyra.app.channels import make_adapter
@@ -60,7 +60,7 @@ def check_extra(kind: ChannelKind) -> None:
     """Raises Unavailable if the package that this platform needs is not installed."""
     package = EXTRA_PACKAGES.get(kind)
     if package is not None and find_spec(package) is None:
-        command = f"{Path(sys.executable).parent / 'pip'} install 'palyra[{kind.value}]'"
+        command = install_command(f"palyra[{kind.value}]")
         raise Unavailable("extra_missing", f"{kind.value} needs another package; run {command}")
 
 

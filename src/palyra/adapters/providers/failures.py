@@ -75,7 +75,7 @@ _STATUSES = {
 _CERTAIN = frozenset({ModelError.QUOTA, ModelError.CONTEXT_LENGTH, ModelError.CONTENT_FILTER})
 
 _ADVICE = {
-    ModelError.AUTH: "refused the key. Check `api_key` of the provider and what the key may use",
+    ModelError.AUTH: "refused the key. Check `api_key` of the provider (or the variable it is read from), and what it may use",
     ModelError.QUOTA: "says the account has no credit or quota left. Top it up, or use another provider",
     ModelError.RATE: "is limiting the rate of requests. Wait, raise the limit there, or add another model to the route",
     ModelError.OVERLOADED: "is overloaded or has a fault of its own. Try again later, or add another model to the route",

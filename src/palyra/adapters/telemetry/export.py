@@ -5,6 +5,7 @@ Owns: the provider of tracers, its ids, and flushing at the end. Does not own: t
 
 from typing import TYPE_CHECKING
 
+from palyra.adapters.extras import install_command
 from palyra.adapters.telemetry.traces import trace_id_of_run
 from palyra.core.errors import Invalid
 
@@ -46,7 +47,7 @@ def open_export(url: str, service: str, version: str, ratio: float) -> TraceExpo
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as cause:
-        message = "telemetry.otlp_url needs the extra: pip install 'palyra[telemetry]', or remove the setting"
+        message = f"telemetry.otlp_url needs the extra: {install_command('palyra[telemetry]')}, or remove the setting"
         raise Invalid("telemetry_missing", message) from cause
 
     class RunIdGenerator(RandomIdGenerator):
