@@ -18,7 +18,7 @@ from palyra.adapters.drafts.renames import rename_new
 from palyra.adapters.drafts.store import FileDrafts
 from palyra.adapters.drafts.trash import TRASH_PREFIX, sweep_trash
 from palyra.adapters.drafts.tree import Tree, remove_tree
-from palyra.adapters.drafts.upper import leads_inside
+from palyra.adapters.drafts.upper import CHANGED, leads_inside
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.core.drafts.changes import ChangeSet, describe_left_out
 from palyra.core.events.draft import ChangeKind, ConflictCause
@@ -687,3 +687,17 @@ async def test_a_conflict_takes_nothing_away_that_somebody_else_left_alike(desk:
     before = desk.held()
     assert isinstance(await desk.apply(context.effect_id, found), DraftConflict)
     assert desk.held() == before
+
+
+async def test_what_was_applied_just_before_is_no_conflict_of_a_draft_that_runs_alone(tmp_path: Path) -> None:
+    """The clock of a file system goes in ticks of some milliseconds, and many files change within one."""
+    drafts, log = FileDrafts(tmp_path / "drafts"), tmp_path / "root" / "log"
+    log.parent.mkdir()
+    for number in range(10):
+        log.write_text(f"{number}\n")
+        effect_id = EffectId(f"{number:064}")
+        (made,) = await drafts.begin(effect_id, (str(log.parent),), is_alone=True)
+        Path(made.upper, "log").write_text("new\n")
+        (change,) = (await drafts.seal(effect_id)).changes
+        assert change.before_sha256 != CHANGED
+        await drafts.forget(effect_id)

@@ -24,6 +24,7 @@ from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId
 from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
 
+TICK_S = 0.02  # Longer than a tick of the clock by which file systems tell when something changed.
 NAMED_CHARS_MAX = 64 << 20  # Of the names of all links that lead to changes. What has one beyond that counts as obeyed.
 
 
@@ -41,6 +42,7 @@ class FileDrafts:
     async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
         if is_alone:
             await self._turns.have_alone(effect_id, roots)
+            await asyncio.sleep(TICK_S)  # What was applied just before would count as changed after the beginning.
         await self._remove(effect_id)
         made, began_ns = self._folders.make(effect_id, roots)
         self._running[effect_id] = (made, began_ns)
