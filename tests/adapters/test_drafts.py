@@ -12,7 +12,7 @@ from tempfile import mkdtemp
 import pytest
 
 from palyra.adapters.drafts import apply as applying
-from palyra.adapters.drafts import steps, trash
+from palyra.adapters.drafts import steps, trash, upper
 from palyra.adapters.drafts.folders import DraftFolders, sweep_trials
 from palyra.adapters.drafts.renames import rename_new
 from palyra.adapters.drafts.store import FileDrafts
@@ -701,3 +701,36 @@ async def test_what_was_applied_just_before_is_no_conflict_of_a_draft_that_runs_
         (change,) = (await drafts.seal(effect_id)).changes
         assert change.before_sha256 != CHANGED
         await drafts.forget(effect_id)
+
+
+async def test_a_draft_that_is_cancelled_before_it_begins_has_no_root_alone(tmp_path: Path) -> None:
+    drafts, roots = FileDrafts(tmp_path / "drafts"), (str(tmp_path),)
+    beginning = asyncio.create_task(drafts.begin(EffectId("1" * 64), roots, is_alone=True))
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.wait([beginning])
+    assert beginning.cancelled()
+    async with asyncio.timeout(WAIT_S):
+        await drafts.begin(EffectId("2" * 64), roots, is_alone=True)
+
+
+async def test_a_file_that_is_replaced_while_its_old_content_is_read_is_a_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its new content counts as what the command saw, and is lost when the draft is applied."""
+    drafts, log = FileDrafts(tmp_path / "drafts"), tmp_path / "root" / "log"
+    log.parent.mkdir()
+    log.write_text("seen\n")
+    (made,) = await drafts.begin(EffectId("1" * 64), (str(log.parent),), is_alone=True)
+    Path(made.upper, "log").write_text("seen\nmine\n")
+    read = upper._hash
+
+    def replace_then_read(folder: int, name: str, opening_mode: int | None = None) -> str:
+        if opening_mode is None:  # It is the old content.
+            (tmp_path / "theirs").write_text("seen\ntheirs\n")
+            os.rename(tmp_path / "theirs", log)
+        return read(folder, name, opening_mode)
+
+    monkeypatch.setattr(upper, "_hash", replace_then_read)
+    (change,) = (await drafts.seal(EffectId("1" * 64))).changes
+    assert change.before_sha256 == CHANGED

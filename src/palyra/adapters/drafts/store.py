@@ -40,13 +40,19 @@ class FileDrafts:
         self.trash = DraftTrash(home)
 
     async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
-        if is_alone:
-            await self._turns.have_alone(effect_id, roots)
-            await asyncio.sleep(TICK_S)  # What was applied just before would count as changed after the beginning.
-        await self._remove(effect_id)
-        made, began_ns = self._folders.make(effect_id, roots)
-        self._running[effect_id] = (made, began_ns)
-        return made
+        has_begun = False
+        try:
+            if is_alone:
+                await self._turns.have_alone(effect_id, roots)
+                await asyncio.sleep(TICK_S)  # What was applied just before would count as changed after the beginning.
+            await self._remove(effect_id)
+            made, began_ns = self._folders.make(effect_id, roots)
+            self._running[effect_id] = (made, began_ns)
+            has_begun = True
+            return made
+        finally:
+            if not has_begun:
+                await self._turns.release(effect_id)
 
     async def seal(self, effect_id: EffectId) -> ChangeSet:
         made, began_ns = self._running.pop(effect_id)

@@ -216,8 +216,15 @@ class UpperReader:
         return all(gone)
 
     def _before(self, lower: int | None, name: str, found: os.stat_result) -> str:
+        """Returns the hash of what the command saw. A file that is put there while it is read is not that."""
         if found.st_ctime_ns >= self._began_ns or lower is None:
             return CHANGED
+        seen = self._hash_before(lower, name, found)
+        now = _stat(lower, name)
+        is_same = now is not None and (now.st_ino, now.st_ctime_ns) == (found.st_ino, found.st_ctime_ns)
+        return seen if is_same else CHANGED
+
+    def _hash_before(self, lower: int, name: str, found: os.stat_result) -> str:
         if stat.S_ISLNK(found.st_mode):
             return hash_link(os.readlink(name, dir_fd=lower))
         if not stat.S_ISREG(found.st_mode):
@@ -226,7 +233,7 @@ class UpperReader:
         _require_readable(self._replaced_bytes, "replaces or deletes")
         try:
             return _hash(lower, name)
-        except PermissionError:
+        except (PermissionError, FileNotFoundError):
             return CHANGED  # Nobody can tell what it holds, so nothing replaces it.
 
     def _add(self, path: str, kind: ChangeKind, **fields: Any) -> None:
