@@ -9,6 +9,8 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
+from palyra.core.trust import Trust
+
 SELF = "self"  # Stands among the mentions of a message for this agent itself.
 ANYONE = "*"  # In `allow_from`: every sender.
 
@@ -47,9 +49,13 @@ class ChannelBusy(Enum):
 
 
 class InboundAttachment(msgspec.Struct, frozen=True, kw_only=True):
+    """`trust` and `source` are set where somebody else than the sender wrote it, as in what is forwarded or quoted."""
+
     name: str
     media_type: str
     body: bytes
+    trust: Trust | None = None
+    source: str | None = None
 
 
 class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,12 +61,18 @@ class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
-    """Either an artifact that exists already, or the bytes themselves."""
+    """Either an artifact that exists already, or the bytes themselves.
+
+    `trust` and `source` say that somebody else than the sender wrote it: what a platform marks as forwarded, what an
+    editor embeds. They lower the trust of the attachment, and nothing ever raises it.
+    """
 
     name: str
     media_type: str
     artifact_id: ArtifactId | None = None
     body: bytes | None = None
+    trust: Trust | None = None
+    source: str | None = None
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -298,7 +298,9 @@ class ChannelIntake:
             session_key=heard.place.session_key,
             owner=heard.place.owner,
             attachments=tuple(
-                GivenAttachment(name=each.name, media_type=each.media_type, body=each.body)
+                GivenAttachment(
+                    name=each.name, media_type=each.media_type, body=each.body, trust=each.trust, source=each.source
+                )
                 for message in burst.messages
                 for each in message.attachments
             ),

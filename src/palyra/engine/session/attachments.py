@@ -140,21 +140,25 @@ def _digest(body: bytes) -> str:
 
 
 def _attachment(checked: CheckedAttachment, artifact_id: ArtifactId, text: AttachedText | None) -> Attachment:
-    link = checked.link
-    is_lower = link is not None and link.trust in (Trust.LOCAL, Trust.EXTERNAL)
+    link, given = checked.link, checked.given
+    known = [each for each in (given.trust, link.trust if link is not None else None) if each is not None]
+    trust = lowest(known)
     return Attachment(
         artifact_id=artifact_id,
-        name=checked.given.name,
+        name=given.name,
         media_type=checked.media_type,
         bytes=checked.bytes,
         text=text,
-        trust=link.trust if link is not None and is_lower else None,
-        source=_source(link) if link is not None and is_tainting(link.trust) else None,
+        trust=trust if trust in (Trust.LOCAL, Trust.EXTERNAL) else None,
+        source=_source(given, link) if is_tainting(trust) else None,
     )
 
 
-def _source(link: LinkArtifact) -> str:
-    return link.source or label("artifact", link.artifact_id[:16])
+def _source(given: GivenAttachment, link: LinkArtifact | None) -> str:
+    """Returns where an attachment from outside came from: the artifact's own origin counts before the sender's word."""
+    if link is not None and is_tainting(link.trust):
+        return link.source or label("artifact", link.artifact_id[:16])
+    return given.source or label("attached", given.name)
 
 
 def link_attached(pending: PendingCommit, command: StartRun | SendInput, now_ms: int) -> PendingCommit:

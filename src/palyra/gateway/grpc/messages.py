@@ -139,6 +139,9 @@ def fitting(messages: Sequence[SentMessage]) -> list[SentMessage]:
 
 def _attachment(item: runs_pb2.Attachment) -> dict[str, object]:
     members: dict[str, object] = {"name": item.name, "media_type": item.media_type}
+    for name in ("trust", "source"):
+        if item.HasField(name):
+            members[name] = getattr(item, name)
     match item.WhichOneof("content"):
         case "artifact_id":
             members["artifact_id"] = item.artifact_id

@@ -7,7 +7,7 @@ Does not own: how they run (engine).
 import base64
 import binascii
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,7 @@ from palyra.core.events.run import CallerTool
 from palyra.core.ids import ArtifactId, SessionId, StreamId
 from palyra.core.run.objectives import OBJECTIVE_LENGTH_MAX, OBJECTIVES_MAX
 from palyra.core.run.states import RunState
+from palyra.core.taint import label
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import (
     ATTACHMENTS_MAX,
@@ -57,6 +58,7 @@ from palyra.gateway.routes.bodies import (
 from palyra.ports.tokens import Role
 
 MUST_CALL_MAX = 64
+SOURCE_LENGTH_MAX = 1_000  # Of an attachment, as a client names it: an address, or who wrote it.
 ORIGIN = (
     "http"  # Of runs started here: by the console, the CLI or a client, behind each of which a person can be asked.
 )
@@ -66,12 +68,17 @@ ObjectiveText = Annotated[str, Meta(min_length=1, max_length=OBJECTIVE_LENGTH_MA
 
 
 class AttachmentBody(RequestBody, frozen=True, kw_only=True):
-    """Either the id of an artifact, or the bytes themselves."""
+    """Either the id of an artifact, or the bytes themselves.
+
+    `trust` is `local` or `external` where somebody else than the sender wrote it, and `source` says who.
+    """
 
     name: Name
     media_type: MediaType
     artifact_id: Sha256Text | None = None
     data_base64: Annotated[str, Meta(max_length=JSON_BYTES_MAX)] | None = None
+    trust: Literal["local", "external"] | None = None
+    source: Annotated[str, Meta(min_length=1, max_length=SOURCE_LENGTH_MAX)] | None = None
 
 
 class ToolBody(RequestBody, frozen=True, kw_only=True):
@@ -203,6 +210,8 @@ def _attachment(item: AttachmentBody, at: int) -> GivenAttachment:
         media_type=item.media_type,
         artifact_id=ArtifactId(item.artifact_id) if item.artifact_id is not None else None,
         body=_decoded(item.data_base64, at) if item.data_base64 is not None else None,
+        trust=Trust(item.trust) if item.trust is not None else None,
+        source=label("attached", item.source) if item.source is not None else None,
     )
 
 
