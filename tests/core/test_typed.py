@@ -33,7 +33,7 @@ def test_pieces_that_stand_apart_never_become_one() -> None:
 
 @pytest.mark.parametrize("typed", ["something else", "b\na", "a\na", "\u2028x"])
 def test_words_that_are_not_in_the_text_in_that_order_are_refused_and_never_count(typed: str) -> None:
-    with pytest.raises(Invalid, match="typed_not_in_text|pieces"):
+    with pytest.raises(Invalid, match="pieces of"):
         require_typed("a b", typed)
     assert typed_words(MessageUser(text="a b", typed=typed)) in ("", "a", "b")
 

@@ -29,7 +29,7 @@ from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from palyra.ports.tools import ToolCallContext
 from tests.support.asking import calls, says
 from tests.support.engines import OWNER, Workshop
-from tests.support.lessons import AT_ONCE, everything, rested, say
+from tests.support.lessons import AT_ONCE, everything, notes_of, rested, say
 
 pytestmark = pytest.mark.anyio
 
@@ -109,6 +109,7 @@ def require_nothing_applied(workshop: Workshop, found: list[Candidate]) -> None:
     assert [each for each in found if each.applied_to] == []
     assert all(each.taint or each.status is CandidateStatus.SUPPRESSED for each in found)
     assert not (workshop.workspace / "MEMORY.md").exists()
+    assert not notes_of(workshop).exists()
     assert workshop.skills.cards(()) == ()
 
 
@@ -214,14 +215,15 @@ class Certain:
 @pytest.mark.parametrize("is_marked", [False, True], ids=["unmarked", "marked"])
 async def test_an_ordinary_paste_leaves_nothing_applied(tmp_path: Path, text: str, is_marked: bool) -> None:
     workshop = Workshop(tmp_path, Certain(), EngineSettings(learning=AT_ONCE))
-    fields: dict[str, object] = {"typed": "Can you answer this?" if text.startswith("Can") else ""} if is_marked else {}
+    typed = ("Can you answer this?" if text.startswith("Can") else "") if is_marked else None
     async with workshop.open() as engine:
-        session_id, _ = await say(engine, text, **fields)
+        session_id, _ = await say(engine, text, typed=typed)
         await rested(engine)
         await compact(engine, session_id)
         found = await everything(engine)
     assert [each for each in found if each.status is CandidateStatus.ACCEPTED or each.applied_to] == []
     assert not (workshop.workspace / "MEMORY.md").exists()
+    assert not notes_of(workshop).exists()
     waiting = [each for each in found if each.status is CandidateStatus.PENDING_REVIEW]
     assert bool(waiting) is not is_marked, "what a paste says may wait for a person, and what is marked is not read"
 

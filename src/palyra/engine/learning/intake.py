@@ -128,7 +128,7 @@ class CandidateIntake:
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
         )
-        root = document_root(candidate, source.workspace, self.settings)
+        root = document_root(candidate, source.workspace)
         return replace(candidate, details={**candidate.details, DOCUMENT: root}) if root else candidate
 
     def _first(self, kind: CandidateKind, confidence_bps: int, has_to_wait: bool) -> CandidateStatus:
