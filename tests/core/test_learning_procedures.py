@@ -142,12 +142,12 @@ def test_a_block_keeps_the_newest_lines_and_accepted_ones_alone() -> None:
         ({}, (), ""),
         ({"origin": CandidateOrigin.REFLECTION}, ("/w",), ""),
         ({"kind": CandidateKind.PREFERENCE}, ("/w",), ""),
-        ({"owner": Principal("user:bob")}, ("/w",), ""),
+        ({"owner": Principal("user:bob")}, ("/w",), "/w"),
         ({"content": "x" * 301}, ("/w",), ""),
     ],
 )
-def test_only_short_finds_of_the_owners_compactions_go_to_a_document(
+def test_only_short_finds_of_compactions_go_to_notes(
     fields: dict[str, object], workspace: tuple[str, ...], root: str
 ) -> None:
     found = replace(candidate_of("The key is K.", OWNER, origin=CandidateOrigin.COMPACTION), **fields)
-    assert document_root(found, workspace, SETTINGS) == root
+    assert document_root(found, workspace) == root

@@ -9,6 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from palyra.cli.main import app
+from palyra.core.ids import Principal
+from palyra.core.learning.documents import notes_path
 from tests.support.daemons import Daemon
 from tests.support.waiting import wait_until
 
@@ -39,16 +41,17 @@ def say(daemon: Daemon, text: str) -> str:
 
 
 def test_a_decision_goes_to_the_document_and_back_in_spite_of_kills(daemon: Daemon) -> None:
-    session_id, *_ = [say(daemon, text) for text in (f"{LINE} Always answer in French.", *["Tell me of the sea."] * 8)]
+    session_id, *_ = [say(daemon, text) for text in (LINE, "Always answer in French.", *["Tell me of the sea."] * 8)]
     status, _ = daemon.call("POST", f"/api/v1/sessions/{session_id}/compact", {})
     assert status == 200
     daemon.kill()
     daemon.start()
-    file = daemon.home / "workspace" / "MEMORY.md"
+    file = daemon.home / "memory" / notes_path(Principal("user:owner"), str(daemon.home / "workspace"))
     wait_until(lambda: file.exists() and LINE in file.read_text(), "the block in the document")
     wait_until(lambda: [each for each in palyra("list")["items"] if each["applied_to"]], "the end of the job")
     (applied,) = [each for each in palyra("list", "--status", "accepted")["items"] if each["content"] == LINE]
-    assert applied["applied_to"] == "document:MEMORY.md#decisions"
+    assert applied["applied_to"].startswith("notes:user-owner-")
+    assert not (daemon.home / "workspace" / "MEMORY.md").exists()
     (waiting,) = palyra("list", "--status", "pending_review")["items"]
     assert (waiting["kind"], waiting["content"]) == ("preference", "Always answer in French.")
     assert palyra("reject", waiting["id"])["status"] == "rejected"

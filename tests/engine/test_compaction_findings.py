@@ -1,4 +1,4 @@
-"""What a compaction finds: blocks in MEMORY.md, candidates for review, hand edits that stay, and no wait for any of it."""
+"""What a compaction finds: blocks in private notes, candidates for review, hand edits that stay, and no wait for any of it."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from palyra.core.learning.states import CandidateAction
 from palyra.engine.api.candidates import CandidateDecision
 from palyra.engine.engine import Engine
 from tests.support.engines import ALICE, OWNER
-from tests.support.lessons import Pupil, candidates, everything, rested, say, school_at
+from tests.support.lessons import Pupil, candidates, everything, notes_of, rested, say, school_at
 
 pytestmark = pytest.mark.anyio
 
@@ -39,26 +39,28 @@ async def found_by_compaction(engine: Engine) -> dict[str, CandidateStatus]:
     return {each.content: each.status for each in found}
 
 
-async def test_facts_and_decisions_go_to_the_document_and_wishes_to_review(tmp_path: Path) -> None:
+async def test_decisions_go_to_the_notes_and_what_names_an_account_and_wishes_to_review(tmp_path: Path) -> None:
     workshop = school_at(tmp_path, sample=0.0)
-    workshop.workspace.joinpath("MEMORY.md").write_text("# Mine\nKeep this.\n")
+    notes_of(workshop).parent.mkdir()
+    notes_of(workshop).write_text("# Mine\nKeep this.\n")
     async with workshop.open() as engine:
-        session_id = await talk(engine, f"{DECISION} {FACT} {WISH}", "The build is failing right now with code 4711.")
+        session_id = await talk(engine, DECISION, FACT, WISH, "The build is failing right now with code 4711.")
         await engine.compaction.compact(OWNER, session_id)
         await rested(engine)
         found = await found_by_compaction(engine)
         stored = [each for each in await candidates(engine) if each.content == DECISION]
-    text = workshop.workspace.joinpath("MEMORY.md").read_text()
+    text = notes_of(workshop).read_text()
+    assert not workshop.workspace.joinpath("MEMORY.md").exists()
     assert text.startswith("# Mine\nKeep this.\n")
     assert f"- {DECISION}\n" in text
-    assert f"- {FACT}\n" in text
+    assert FACT not in text
     assert WISH not in text
     assert found == {
         DECISION: CandidateStatus.ACCEPTED,
-        FACT: CandidateStatus.ACCEPTED,
+        FACT: CandidateStatus.PENDING_REVIEW,
         WISH: CandidateStatus.PENDING_REVIEW,
     }
-    assert stored[0].applied_to == "document:MEMORY.md#decisions"
+    assert stored[0].applied_to == f"notes:{notes_of(workshop).relative_to(workshop.notes)}#decisions"
 
 
 async def test_an_open_task_waits_for_a_person(tmp_path: Path) -> None:
@@ -90,27 +92,27 @@ async def test_a_procedure_waits_for_a_person_and_becomes_a_skill(tmp_path: Path
 async def test_an_undone_line_leaves_the_document_and_the_others_stay(tmp_path: Path) -> None:
     workshop = school_at(tmp_path, sample=0.0)
     async with workshop.open() as engine:
-        session_id = await talk(engine, f"{DECISION} We decided to write in Python 3.11 at least.")
+        session_id = await talk(engine, DECISION, "We decided to write in Python at least.")
         await engine.compaction.compact(OWNER, session_id)
         await rested(engine)
         (one,) = [each for each in await candidates(engine) if each.content == DECISION]
         undone = await engine.candidates.decide(OWNER, one.id, CandidateDecision(action=CandidateAction.UNDO), OWNER)
-    text = workshop.workspace.joinpath("MEMORY.md").read_text()
+    text = notes_of(workshop).read_text()
     assert (undone.status, undone.applied_to) == ("undone", "")
     assert DECISION not in text
-    assert "Python 3.11" in text
+    assert "in Python at least" in text
 
 
 async def test_a_block_that_was_edited_by_hand_stays_and_the_find_goes_to_review(tmp_path: Path) -> None:
     workshop = school_at(tmp_path, sample=0.0)
-    file = workshop.workspace / "MEMORY.md"
+    file = notes_of(workshop)
     async with workshop.open() as engine:
         session_id = await talk(engine, DECISION)
         await engine.compaction.compact(OWNER, session_id)
         await rested(engine)
         edited = file.read_text().replace("PostgreSQL 17", "PostgreSQL 18")
         file.write_text(edited)
-        session_id = await talk(engine, "We decided to write in Python 3.11 at least.", session_key="t")
+        session_id = await talk(engine, "We decided to write in Python at least.", session_key="t")
         await engine.compaction.compact(OWNER, session_id)
         await rested(engine)
         (back,) = await candidates(engine, status=CandidateStatus.PENDING_REVIEW)
@@ -124,7 +126,7 @@ async def test_a_block_that_was_edited_by_hand_stays_and_the_find_goes_to_review
 
 async def test_an_undo_leaves_a_block_that_was_edited_by_hand_and_says_so(tmp_path: Path) -> None:
     workshop = school_at(tmp_path, sample=0.0)
-    file = workshop.workspace / "MEMORY.md"
+    file = notes_of(workshop)
     async with workshop.open() as engine:
         session_id = await talk(engine, DECISION)
         await engine.compaction.compact(OWNER, session_id)
@@ -138,7 +140,7 @@ async def test_an_undo_leaves_a_block_that_was_edited_by_hand_and_says_so(tmp_pa
     assert file.read_text() == edited
 
 
-async def test_without_a_workspace_and_for_others_finds_go_to_memory(tmp_path: Path) -> None:
+async def test_without_a_workspace_finds_go_to_memory_and_others_have_notes_of_their_own(tmp_path: Path) -> None:
     workshop = school_at(tmp_path, sample=0.0)
     workshop.agents = {"main": AgentSpec(name="main", workspace=())}
     async with workshop.open() as engine:
@@ -153,7 +155,9 @@ async def test_without_a_workspace_and_for_others_finds_go_to_memory(tmp_path: P
         await engine.compaction.compact(ALICE, session_id)
         await rested(engine)
         (one,) = await candidates(engine, ALICE)
-    assert one.applied_to.startswith("memory:")
+    assert one.applied_to.startswith("notes:user-alice-")
+    assert DECISION in notes_of(workshop, ALICE).read_text()
+    assert not notes_of(workshop).exists()
     assert not workshop.workspace.joinpath("MEMORY.md").exists()
 
 
@@ -165,11 +169,11 @@ async def test_a_compaction_is_over_before_anything_is_found(tmp_path: Path) -> 
         report = await engine.compaction.compact(OWNER, session_id)
         assert report.is_committed
         assert await everything(engine) == []
-    assert not workshop.workspace.joinpath("MEMORY.md").exists()
+    assert not notes_of(workshop).exists()
     async with workshop.open() as engine:
         await rested(engine)
         assert [each.status for each in await candidates(engine)] == [CandidateStatus.ACCEPTED]
-    assert DECISION in workshop.workspace.joinpath("MEMORY.md").read_text()
+    assert DECISION in notes_of(workshop).read_text()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +206,7 @@ async def test_words_from_outside_become_nothing_even_after_two_compactions(tmp_
         await rested(engine)
         found = await everything(engine)
     assert [each for each in found if each.kind is not CandidateKind.COMPACTION] == []
-    assert not workshop.workspace.joinpath("MEMORY.md").exists()
+    assert not notes_of(workshop).exists()
 
 
 @pytest.mark.parametrize("is_reset", [False, True])

@@ -17,7 +17,7 @@ from palyra.engine.engine import Engine
 from palyra.ports.journal import Append, Journal
 from tests.support.engines import OWNER, Workshop
 from tests.support.learning import candidate_of
-from tests.support.lessons import rested, say, school_at
+from tests.support.lessons import notes_of, rested, say, school_at
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +80,7 @@ async def decide(engine: Engine, candidate: Candidate, action: CandidateAction) 
 
 
 async def is_made(workshop: Workshop, engine: Engine, candidate: Candidate) -> bool:
-    file = workshop.workspace / "MEMORY.md"
+    file = notes_of(workshop)
     if candidate.details:
         return file.exists() and LINE in file.read_text()
     item_id = MemoryId(candidate.applied_to.removeprefix("memory:"))
@@ -150,4 +150,4 @@ async def test_killed_while_a_compaction_is_taken_in_every_find_is_there_once(tm
             root = str(workshop.workspace)
             found = await engine.candidates.views.candidates_in(root, CandidateKind.DECISION)
         assert [each.content for each in found] == [LINE], point
-        assert (workshop.workspace / "MEMORY.md").read_text().count(LINE) == 1
+        assert notes_of(workshop).read_text().count(LINE) == 1

@@ -102,7 +102,8 @@ async def test_reflection_reads_the_events_of_its_run_alone(tmp_path: Path) -> N
 
 async def test_a_preference_and_a_decision_are_told_apart_and_a_preference_waits(tmp_path: Path) -> None:
     async with school_at(tmp_path).open() as engine:
-        await say(engine, "I prefer short answers with examples. We decided to use PostgreSQL 17 for the ledger.")
+        await say(engine, "I prefer short answers with examples.")
+        await say(engine, "We decided to use PostgreSQL 17 for the ledger.")
         await rested(engine)
         found = {each.kind: each.status for each in await candidates(engine)}
     assert found == {
@@ -131,7 +132,7 @@ async def test_small_talk_tasks_and_passing_states_leave_nothing_and_ask_no_mode
     assert pupil.reflections == []
 
 
-async def test_a_model_proposes_and_only_a_persons_own_words_are_certain(tmp_path: Path) -> None:
+async def test_a_model_proposes_and_only_a_persons_own_sentence_is_applied(tmp_path: Path) -> None:
     said = "My name is Ada and I maintain the compiler team's mailing list."
     pupil = Pupil(
         [
@@ -150,7 +151,7 @@ async def test_a_model_proposes_and_only_a_persons_own_words_are_certain(tmp_pat
         (reflection,) = await engine.candidates.views.reflections(OWNER, 0, 9)
     assert len(pupil.reflections) == 1
     certain = found.pop("Ada maintains the mailing list of the compiler team.")
-    assert certain.status is CandidateStatus.ACCEPTED
+    assert certain.status is CandidateStatus.PENDING_REVIEW
     assert found.pop("Ada was born in Vienna in the year 1990.").status is CandidateStatus.PENDING_REVIEW
     assert found.pop("Ada likes tabs rather than spaces.").status is CandidateStatus.PENDING_REVIEW
     assert found.pop("Perhaps Ada works in Prague these years.").status is CandidateStatus.SUPPRESSED

@@ -111,6 +111,8 @@ class Workshop:
         self.marks = root / "marks"
         self.workspace = root / "workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
+        self.notes = root / "memory"
+        self.notes.mkdir(exist_ok=True)
         self.settings = settings or EngineSettings()
         self.clock: Clock = SystemClock()
         self.policy: Policy = CedarPolicy()
@@ -187,6 +189,7 @@ class Workshop:
             delegation=delegation,
             documents=IsolatedReader(),
             document_files=self.document_files,
+            notes_root=str(self.notes),
             embedder=self.embedder,
             learned_skills=self.learned_skills,
             anchors=self.anchors,

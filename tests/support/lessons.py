@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from palyra.core.events.model import Finish
 from palyra.core.ids import Principal, RunId, SessionId
 from palyra.core.jobs.model import LIVE_STATES
+from palyra.core.learning.documents import notes_path
 from palyra.core.learning.model import Candidate, CandidateStatus
 from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.service_runs import REFLECTION
@@ -21,6 +22,12 @@ from palyra.ports.provider import Completed, Delta, ModelRequest, TextDelta
 from tests.support.asking import ask, finished
 from tests.support.engines import OWNER, Workshop
 from tests.support.waiting import until
+
+
+def notes_of(workshop: Workshop, principal: Principal = OWNER) -> Path:
+    """Returns the file with a principal's own notes about the workspace."""
+    return workshop.notes / notes_path(principal, str(workshop.workspace))
+
 
 AT_ONCE = LearningRuntimeConfig(delay_ms=0)
 

@@ -219,6 +219,7 @@ def _make_ports(home: Home, config: Config, parts: DaemonParts, stores: Stores, 
         counter=_make_counter(config),
         documents=IsolatedReader(),
         document_files=WorkspaceDocumentFiles(),
+        notes_root=_notes_root(home),
         embedder=embedding.chosen,
         learned_skills=HomeLearnedSkills(home.root),
         anchors=open_places(config.journal.anchors, parts.client),
@@ -284,6 +285,13 @@ def build_catalog() -> ToolCatalog:
 
     stored = StoredContent(artifacts=FileArtifacts(Path(os.devnull)), state=NoState(), search=NoSearch())
     return ToolCatalog([*own_tools(Guard(), stored, NoSkills(), StartingTools()), ShellLook()])
+
+
+def _notes_root(home: Home) -> str:
+    """The notes of principals: in the home, where no tool of an agent reaches."""
+    folder = home.root / "memory"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder)
 
 
 def make_agents(home: Home, config: Config) -> dict[str, AgentSpec]:

@@ -39,8 +39,9 @@ def encoded_bytes(text: str) -> int:
 
 
 def lowest_trust(message: MessageUser, sender: Trust) -> Trust:
-    """Returns the trust of a message: at most its sender's, and at most that of everything attached (L8)."""
-    return lowest((sender, *(each.trust for each in message.attachments if each.trust is not None)))
+    """Returns the trust of a message: at most its sender's, that of everything attached, and that of a paste (L8)."""
+    pasted = () if message.typed is None else (Trust.LOCAL,)
+    return lowest((sender, *pasted, *(each.trust for each in message.attachments if each.trust is not None)))
 
 
 def tell_file(attachment: Attachment, trust: Trust) -> str:

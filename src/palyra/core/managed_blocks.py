@@ -30,6 +30,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _BEGIN = re.compile(r"<!-- palyra:begin (\S{1,64}) v([1-9][0-9]{0,14}) sha256=([0-9a-f]{64}) -->", re.ASCII)
 _END = re.compile(r"<!-- palyra:end (\S{1,64}) -->", re.ASCII)
 # Whatever reads as a mark, also if it is damaged.
+_BEGIN_WORD = re.compile(r"palyra:begin", re.IGNORECASE)
 _MARK = re.compile(r"<!--\s*palyra:(?:begin|end)\b\s*(\S*)", re.IGNORECASE)
 
 
@@ -125,6 +126,25 @@ def apply_block(text: str, name: str, lines: Sequence[str]) -> BlockApplied | Bl
     last = _line_end(text[found.start : found.stop])
     block = _written(name, wanted, revision, found.line_end)
     return BlockApplied(f"{text[: found.start]}{block}{last}{text[found.stop :]}", revision)
+
+
+def without_blocks(text: str, shown: frozenset[str]) -> str:
+    """Returns the text without blocks, but for those of the names `shown`: whose the others are, nobody here knows.
+
+    A mark is believed as little as it must be: a block whose end is missing goes on to the end of the text.
+    """
+    kept: list[str] = []
+    hidden: str | None = None
+    for line in _LINE.findall(text):
+        mark = _MARK.search(line)
+        name = _named(mark[1]) if mark is not None else ""
+        if hidden is None and mark is not None and _BEGIN_WORD.search(mark[0]) and name not in shown:
+            hidden = name
+        elif hidden is None:
+            kept.append(line)
+        elif mark is not None and not _BEGIN_WORD.search(mark[0]) and name == hidden:
+            hidden = None
+    return "".join(kept)
 
 
 class _Opened(NamedTuple):

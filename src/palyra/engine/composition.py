@@ -151,6 +151,8 @@ def _wire_instruction_files(setup: EngineSetup, references: ReferenceResolver) -
         redactor=references.redactor,
         sealer=setup.ports.sealer,
         clock=setup.clock,
+        notes=setup.ports.document_files,
+        notes_root=setup.ports.notes_root,
     )
 
 

@@ -41,6 +41,7 @@ class Engine(Services):
         self._parts.tasks.spawn(self._sweep(), "artifacts")
         # The file's routines first: a worker that skips a due time would change the same rows.
         await self.routines.sync(self._setup.routines)
+        await self.candidates.applier.carry_over()
         self._parts.tasks.keep(self.worker.keep, "jobs")
         self._parts.tasks.keep(self.scheduler.keep, "routines")
         self._parts.tasks.keep(self.upkeep.keep, "upkeep")

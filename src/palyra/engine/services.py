@@ -264,7 +264,13 @@ class Services:
         self.candidates = CandidateService(
             views=setup.views.learning,
             applier=learning.applier,
-            shower=CandidateShower(setup.journal, setup.ports.document_files),
+            shower=CandidateShower(
+                setup.journal,
+                setup.ports.document_files,
+                setup.ports.notes_root,
+                parts.agents,
+                tuple(each.rules.name for each in setup.channels),
+            ),
             tape=learning.tape,
             clean=lambda text: parts.redactor.text(text).text,
             wake=parts.jobs_queued.set,
@@ -317,6 +323,7 @@ def _wire_documents(setup: EngineSetup, parts: EngineParts, sessions: SessionSer
         provenance=setup.views.provenance,
         redactor=parts.redactor,
         clock=setup.clock,
+        notes_root=setup.ports.notes_root,
     )
 
 

@@ -140,6 +140,7 @@ class EnginePorts:
     documents: DocumentReader = field(default_factory=NoDocumentReader)
     references: ReferenceReaders = field(default_factory=ReferenceReaders)
     document_files: DocumentFiles = field(default_factory=NoDocumentFiles)
+    notes_root: str = ""
     embedder: Embedder | EmbeddingBatches = field(default_factory=NoEmbedder)
     learned_skills: LearnedSkills = field(default_factory=NoLearnedSkills)
     anchors: Anchors = field(default_factory=NoAnchors)

@@ -34,8 +34,14 @@ class LearningViews(Protocol):
 
     async def count_candidates(self, owner: Principal) -> dict[CandidateStatus, int]: ...
 
-    async def candidates_in(self, document: str, kind: CandidateKind) -> tuple[Candidate, ...]:
-        """Returns the candidates of one kind that name this document, of all principals."""
+    async def candidates_in(
+        self, document: str, kind: CandidateKind, owner: Principal | None = None
+    ) -> tuple[Candidate, ...]:
+        """Returns the accepted candidates of one kind that name this document; None means those of all principals."""
+        ...
+
+    async def candidates_for_documents(self, limit: int) -> tuple[Candidate, ...]:
+        """Returns accepted candidates that name a document, of all principals."""
         ...
 
     async def uses(self, owner: Principal, since_ms: int, limit: int) -> tuple[ItemUse, ...]:

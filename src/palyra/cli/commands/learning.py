@@ -153,6 +153,31 @@ def undo(context: typer.Context, candidate: CandidateArgument, reason: ReasonOpt
 
 
 @app.command()
+def share(
+    context: typer.Context,
+    candidate: CandidateArgument,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; the readers are printed all the same.")] = False,
+) -> None:
+    """Share a line of your notes in MEMORY.md of its workspace. You are asked first, with the names of who will read it.
+
+    Examples:
+
+      palyra learning share last
+    """
+
+    async def read(client: Client) -> JsonObject:
+        return await client.get(f"{PATH}/{await find_candidate(client, candidate, 'accepted')}")
+
+    found = ask_daemon(context, read)
+    readers = [str(reader) for reader in _items(found, "readers")]
+    typer.echo(f"{shown(member_text(found, 'content'))}\nIt will be read by:", err=True)
+    typer.echo("".join(f"  {shown(reader)}\n" for reader in readers) or "  nobody: it is in no notes\n", err=True)
+    if not yes:
+        typer.confirm("Share it?", abort=True, err=True)
+    _decide(context, member_text(found, "id"), {"action": "share", "readers": list(readers)})
+
+
+@app.command()
 def report(context: typer.Context) -> None:
     """Show how learning does: how much is junk, how much is used, and whether it helps.
 
@@ -169,7 +194,9 @@ def report(context: typer.Context) -> None:
 
 
 def _decide(context: typer.Context, candidate: str, body: JsonObject) -> None:
-    status = {"undo": "accepted", "promote": "suppressed"}.get(str(body["action"]), "pending_review")
+    status = {"undo": "accepted", "share": "accepted", "promote": "suppressed"}.get(
+        str(body["action"]), "pending_review"
+    )
 
     async def act(client: Client) -> JsonObject:
         return await client.post(f"{PATH}/{await find_candidate(client, candidate, status)}", body)

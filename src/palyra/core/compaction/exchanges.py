@@ -37,6 +37,7 @@ def _exchange(items: list[WindowItem]) -> Exchange:
         tools=tuple(call.tool for answer in answers for call in answer.tool_calls),
         trust=lowest(item.trust for item in items),
         later=_statements(items),
+        typed=first.typed if is_said else None,
     )
 
 

@@ -1,7 +1,7 @@
 """Finds the sentences of a conversation that must not be lost: rules, decisions, open tasks, facts.
 
 Owns: how such sentences are recognised. Does not own: how many of them are kept (plan).
-A rule is taken from people only, never from text that came from outside. Facts are recognised without knowing the
+A rule is taken from people only, never from text that came from outside or was pasted. Facts are recognised without knowing the
 language, by what cannot be guessed again: numbers, names, addresses, paths and quoted words.
 """
 
@@ -47,7 +47,8 @@ _REMEMBER = re.compile(
 
 def find_items(exchange: Exchange) -> tuple[KeptItem, ...]:
     """Returns what one exchange says that must not be lost, in the order it was said."""
-    found = [_item(sentence, exchange) for sentence in split_sentences(exchange.said)]
+    own = None if exchange.typed is None else frozenset(split_sentences(exchange.typed))
+    found = [_item(each, exchange, own is None or each in own) for each in split_sentences(exchange.said)]
     return tuple(item for item in found if item is not None)
 
 
@@ -74,10 +75,12 @@ def lowest_trust(exchanges: Iterable[Exchange]) -> Trust:
     return lowest(exchange.trust for exchange in exchanges)
 
 
-def _item(sentence: str, exchange: Exchange) -> KeptItem | None:
+def _item(sentence: str, exchange: Exchange, is_own: bool) -> KeptItem | None:
     kind = _kind(sentence, exchange)
     if kind is None:
         return None
+    if not is_own:
+        kind = KeptKind.FACT  # What a paste says was said. Nothing was decided, ordered or left to do by it.
     return KeptItem(kind=kind, text=sentence, place=exchange.place, trust=exchange.said_trust)
 
 

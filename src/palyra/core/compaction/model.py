@@ -81,6 +81,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """What a person said and what came of it, up to the next thing a person said.
 
     `place` is where it begins. `later` are the answers, and the ticked lines that successful calls wrote or read.
+    `typed` are the person's own words, if others of `said` were pasted. Rules, and what ends rules and tasks, come from
+    `own` alone.
     """
 
     place: int
@@ -90,6 +92,11 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] = ()
     trust: Trust = Trust.OPERATOR
     later: tuple[SaidWords, ...] = ()
+    typed: str | None = None
+
+    @property
+    def own(self) -> str:
+        return self.said if self.typed is None else self.typed
 
 
 class Compaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,7 @@ def retire_tasks(
 
 def _short_word(exchange: Exchange) -> SaidWords | None:
     """Returns the short word with which a person begins, about the task that was named last."""
-    opening = next(iter(split_sentences(exchange.said)), "")
+    opening = next(iter(split_sentences(exchange.own)), "")
     return SaidWords(text=opening, place=exchange.place, trust=exchange.said_trust) if is_bare(opening) else None
 
 
@@ -52,7 +52,7 @@ def _meant(words: SaidWords, is_persons: bool, open_tasks: Mapping[KeptItem, Ope
 
 def _statements(exchange: Exchange) -> Iterable[tuple[bool, SaidWords]]:
     """Returns what was said, sentence by sentence, each with whether a person said it."""
-    own = SaidWords(text=exchange.said, place=exchange.place, trust=exchange.said_trust)
+    own = SaidWords(text=exchange.own, place=exchange.place, trust=exchange.said_trust)
     for is_persons, whole in ((True, own), *((False, each) for each in exchange.later)):
         for sentence in split_sentences(whole.text):
             yield is_persons, SaidWords(text=sentence, place=whole.place, trust=whole.trust)
@@ -64,7 +64,7 @@ def _counts(statement: SaidWords, task: KeptItem) -> bool:
 
 def _named_last(exchange: Exchange, open_tasks: Iterable[KeptItem]) -> KeptItem | None:
     """Returns the task that an exchange's words end with, for a short word about it in the next."""
-    final = split_sentences(exchange.said)[-1:]
+    final = split_sentences(exchange.own)[-1:]
     return next((task for task in open_tasks if task.place == exchange.place and (task.text,) == final), None)
 
 

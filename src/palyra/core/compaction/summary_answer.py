@@ -110,7 +110,7 @@ def _words_about(item: KeptItem, exchanges: Sequence[Exchange]) -> Iterable[Said
     """Only people replace a rule. A task may also be completed by what the agent says and does."""
     for exchange in exchanges:
         if is_at_least(exchange.said_trust, item.trust):
-            yield SaidWords(text=exchange.said, place=exchange.place, trust=exchange.said_trust)
+            yield SaidWords(text=exchange.own, place=exchange.place, trust=exchange.said_trust)
         if item.kind is KeptKind.TASK:
             yield from (words for words in exchange.later if not is_tainting(words.trust))
 

@@ -72,7 +72,7 @@ def retire_rules(
         if newer is not None:
             retired[number] = _retired(old, newer.text, newer.place)
     for exchange in exchanges:
-        for sentence in split_sentences(exchange.said) if not is_tainting(exchange.said_trust) else ():
+        for sentence in split_sentences(exchange.own) if not is_tainting(exchange.said_trust) else ():
             earlier = [(number, rule) for number, rule in rules if rule.place < exchange.place]
             meant = [(number, rule) for number, rule in earlier if is_at_least(exchange.said_trust, rule.trust)]
             for number, old in _forgotten(sentence, meant):

@@ -85,6 +85,7 @@ from palyra.core.events.tool import (
 from palyra.core.ids import Principal, RunId, is_agent
 from palyra.core.references.prompt import join_references, render_references
 from palyra.core.trust import Trust, is_tainting, lowest
+from palyra.core.typed import typed_words
 
 ITEMS_MAX = 400
 CHARS_MAX = 300_000  # About 75,000 tokens: fits every current model with room for tools and output.
@@ -96,7 +97,8 @@ class WindowItem(msgspec.Struct, frozen=True):
 
     `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
     `is_delegated` marks a task that another agent wrote: its words are no person's. `is_reference` marks what a message
-    referred to, or what it was reminded of. `memory_ids` are the remembered items that the message shows.
+    referred to, or what it was reminded of. `memory_ids` are the remembered items that the message shows. `typed` are a
+    person's own words of a message that holds others too.
     """
 
     message: Message
@@ -108,6 +110,7 @@ class WindowItem(msgspec.Struct, frozen=True):
     is_delegated: bool = False
     is_reference: bool = False
     memory_ids: tuple[str, ...] = ()
+    typed: str | None = None
 
     @property
     def visits(self) -> tuple[str, ...]:
@@ -180,7 +183,9 @@ def extend_by(window: Window, fact: WindowFact) -> Window:
 
 def _said(data: MessageUser, fact: WindowFact) -> WindowItem:
     message = UserMessage(data.text, data.attachments)
-    return WindowItem(message, fact.trust, _size(message), place=fact.place, is_delegated=is_agent(fact.actor))
+    typed = None if data.typed is None else typed_words(data)
+    is_delegated = is_agent(fact.actor)
+    return WindowItem(message, fact.trust, _size(message), place=fact.place, is_delegated=is_delegated, typed=typed)
 
 
 def _activate(window: Window, fact: WindowFact) -> Window:

@@ -195,6 +195,8 @@ class MessageUser(EventData, frozen=True, kw_only=True):
 
     A message that is sent again under the same key is not recorded again. An attachment of lower trust lowers the trust
     of the event; `sender_trust` is then the sender's own. `via` is the account of a channel that a person spoke through.
+    `typed` holds the words that the person typed, one piece a line, if others of `text` were pasted or came from
+    elsewhere (core.typed). Such an event is at most `local`.
     """
 
     TYPE: ClassVar[str] = "message.user"
@@ -203,6 +205,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     idempotency_key: Identifier | None = None
     sender_trust: Trust | None = None
     via: Principal | None = None
+    typed: Text | None = None
 
 
 class GivenRole(Enum):

@@ -17,7 +17,7 @@ from palyra.core.events.session import SessionCompacted
 from palyra.core.ids import is_agent
 from palyra.core.learning.junk import junk_reason
 from palyra.core.learning.model import CandidateKind
-from palyra.core.learning.observed_run import SaidText
+from palyra.core.learning.observed_run import SaidText, said_text
 from palyra.core.learning.procedures import ALLOWED_TOOLS
 from palyra.core.learning.rules import Find, Finds, own_sentences, read_sentence
 
@@ -40,7 +40,7 @@ def find_in_compaction(
     said: dict[str, SaidText] = {}
     for event in events:
         if isinstance(event.data, MessageUser) and not is_agent(event.actor):
-            message = SaidText(seq=event.seq, text=event.data.text, trust=event.trust)
+            message = said_text(event.seq, event.data, event.trust)
             said.update(dict.fromkeys(own_sentences(message), message))
     kept: list[Find] = []
     junk_count = 0

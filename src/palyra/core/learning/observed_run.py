@@ -16,15 +16,19 @@ from palyra.core.events.run import MessageAssistant, MessageUser, RunAccepted, R
 from palyra.core.events.tool import EffectClass, Outcome, ToolFinished, ToolJudged, ToolProposed
 from palyra.core.ids import CallId, Principal, RunId, SessionId, is_agent
 from palyra.core.trust import Trust, lowest
+from palyra.core.typed import typed_words
 
 STEPS_MAX = 64
 TEXT_CHARS_MAX = 8_000
 
 
 class SaidText(msgspec.Struct, frozen=True, kw_only=True):
+    """Words of a person: those that they typed. `has_more` says that the message held words that were not typed."""
+
     seq: int
     text: str
     trust: Trust
+    has_more: bool = False
 
 
 class ToolStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,10 +94,15 @@ def observe(run: ObservedRun, events: Sequence[Event]) -> ObservedRun:
     )
 
 
+def said_text(seq: int, message: MessageUser, trust: Trust) -> SaidText:
+    words = typed_words(message)
+    return SaidText(seq=seq, text=words[:TEXT_CHARS_MAX], trust=trust, has_more=message.typed is not None)
+
+
 def _said(own: Iterable[Event]) -> tuple[SaidText, ...]:
     """A task that a model wrote for another run is no person's word."""
     return tuple(
-        SaidText(seq=event.seq, text=event.data.text[:TEXT_CHARS_MAX], trust=event.trust)
+        said_text(event.seq, event.data, event.trust)
         for event in own
         if isinstance(event.data, MessageUser) and not is_agent(event.actor)
     )

@@ -16,7 +16,7 @@ from palyra.core.learning.identity import normalise
 from palyra.core.learning.junk import junk_reason, without_junk
 from palyra.core.learning.model import CONTENT_CHARS_MAX, EVIDENCE_SEQS_MAX, CandidateKind
 from palyra.core.learning.observed_run import ObservedRun, SaidText
-from palyra.core.learning.rules import Find, Finds, own_sentences
+from palyra.core.learning.rules import Find, Finds, is_told_alone, own_sentences
 from palyra.core.learning.thresholds import bounded_bps
 from palyra.core.trust import is_tainting
 
@@ -125,16 +125,24 @@ def _find(item: _Item, content: str, run: ObservedRun) -> Find:
     confidence_bps = bounded_bps(item.confidence_percent * 100)
     if not is_grounded(item.quote, run.said):
         confidence_bps = min(confidence_bps, UNGROUNDED_BPS_MAX)
+    content = " ".join(content.split())[:CONTENT_CHARS_MAX]
     known = {each.seq for each in (*run.said, *run.answers)}
     seqs = tuple(sorted({seq for seq in item.seqs if seq in known}))[:EVIDENCE_SEQS_MAX]
     return Find(
         kind=CandidateKind(item.kind),
-        content=" ".join(content.split())[:CONTENT_CHARS_MAX],
+        content=content,
         confidence_bps=confidence_bps,
         seqs=seqs or tuple(each.seq for each in run.said)[:EVIDENCE_SEQS_MAX],
         trust=run.trust,
         taint=run.taint,
+        is_told=_is_told(content, run.said),
     )
+
+
+def _is_told(content: str, said: Sequence[SaidText]) -> bool:
+    """A model's words for what was said are not the person's: only their own sentence is one that they told."""
+    told = [sentence for each in said for sentence in own_sentences(each) if is_told_alone(sentence, each)]
+    return normalise(content) in map(normalise, told)
 
 
 def is_grounded(quote: str, said: Sequence[SaidText]) -> bool:

@@ -24,7 +24,10 @@ UNATTENDED = frozenset({"routine", "service", "delegation", "v1", "mcp", "webhoo
 
 
 class Find(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that may become a candidate. `seqs` name the events it was drawn from."""
+    """Something that may become a candidate. `seqs` name the events it was drawn from.
+
+    `is_told` says that a person typed just this as a message of its own. Nothing else is applied without a review.
+    """
 
     kind: CandidateKind
     content: str
@@ -33,6 +36,7 @@ class Find(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust
     taint: tuple[str, ...] = ()
     details: dict[str, str] = {}
+    is_told: bool = False
 
 
 class Finds(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,16 +114,28 @@ def own_sentences(said: SaidText) -> tuple[str, ...]:
     return split_sentences(words) if len(text) <= OWN_WORDS_MAX else ()
 
 
+def is_told_alone(sentence: str, said: SaidText) -> bool:
+    """Tells whether a sentence is a whole message that a person typed, or begins one line with the wish to keep it.
+
+    Of a longer message nobody knows which of its sentences the person wrote, and which came with a paste.
+    """
+    if said.has_more or is_tainting(said.trust):
+        return False
+    text = said.text.strip()
+    is_first = text.startswith(sentence) and "\n" not in text
+    return text == sentence or (is_first and _REMEMBER.search(sentence) is not None)
+
+
 def read_sentence(sentence: str, said: SaidText) -> Find | None:
     """Returns what a sentence says that is worth keeping, junk or not."""
     asked = _REMEMBER.search(sentence)
     if asked is not None:
         content = asked["what"].strip()
         kind = CandidateKind.PREFERENCE if _WISH.search(content) else CandidateKind.FACT
-        return _found(kind, content, 9_500, said)
+        return _found(kind, content, 9_500, sentence, said)
     for pattern, kind, confidence_bps in _PATTERNS:
         if pattern.search(sentence):
-            return _found(kind, sentence, confidence_bps, said)
+            return _found(kind, sentence, confidence_bps, sentence, said)
     return None
 
 
@@ -134,5 +150,8 @@ _PATTERNS = (
 )
 
 
-def _found(kind: CandidateKind, content: str, confidence_bps: int, said: SaidText) -> Find:
-    return Find(kind=kind, content=content, confidence_bps=confidence_bps, seqs=(said.seq,), trust=said.trust)
+def _found(kind: CandidateKind, content: str, confidence_bps: int, sentence: str, said: SaidText) -> Find:
+    is_told = is_told_alone(sentence, said)
+    return Find(
+        kind=kind, content=content, confidence_bps=confidence_bps, seqs=(said.seq,), trust=said.trust, is_told=is_told
+    )

@@ -5,21 +5,17 @@ Does not own: the section of palyra.toml (config), the rules that read these (th
 
 import msgspec
 
-from palyra.core.ids import Principal
-
 REVIEW_BPS = 7_500
 AUTO_WRITE_BPS = 9_000
 AUTO_APPLY_BPS = 9_500
 DELAY_MS = 30_000  # The next thing a person says tells how a run went, and a conversation goes first.
 COOLDOWN_MS = 600_000  # A session asks a model once in this time. Other runs in it are read by the rules.
-OWNER = Principal("user:owner")
 
 
 class LearningRuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Thresholds are in basis points: 10,000 is certain.
 
-    `sample` is the share of runs that are reflected on. `documents_of` is the one principal whose facts are written to
-    documents of a workspace: everybody who talks to the agent is given those documents (L11).
+    `sample` is the share of runs that are reflected on.
     """
 
     is_enabled: bool = True
@@ -29,7 +25,6 @@ class LearningRuntimeConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_apply_bps: int = AUTO_APPLY_BPS
     delay_ms: int = DELAY_MS
     cooldown_ms: int = COOLDOWN_MS
-    documents_of: Principal = OWNER
 
 
 NO_LEARNING = LearningRuntimeConfig(is_enabled=False)

@@ -19,13 +19,14 @@ UNDONE = CandidateStatus.UNDONE
 
 
 class CandidateAction(Enum):
-    """What is done to a candidate. The first five are a person's; the last two are the daemon's own."""
+    """What is done to a candidate. The first six are a person's; the last two are the daemon's own."""
 
     ACCEPT = "accept"
     EDIT = "edit"  # Accepts it with other words.
     REJECT = "reject"
     PROMOTE = "promote"  # Puts a suppressed one into review.
     UNDO = "undo"
+    SHARE = "share"  # Puts a line of private notes where every reader of the workspace is given it.
     SUPERSEDE = "supersede"  # A newer candidate says the same, or the opposite.
     RETURN = "return"  # It could not be applied as it is, so a person looks at it again.
 
@@ -39,6 +40,7 @@ TRANSITIONS: dict[tuple[CandidateStatus, CandidateAction], CandidateStatus] = {
     (SUPPRESSED, CandidateAction.REJECT): REJECTED,
     (SUPPRESSED, CandidateAction.SUPERSEDE): SUPERSEDED,
     (ACCEPTED, CandidateAction.UNDO): UNDONE,
+    (ACCEPTED, CandidateAction.SHARE): ACCEPTED,
     (ACCEPTED, CandidateAction.RETURN): PENDING,
     (REJECTED, CandidateAction.PROMOTE): PENDING,
     (UNDONE, CandidateAction.PROMOTE): PENDING,
@@ -50,6 +52,7 @@ PEOPLES_ACTIONS = (
     CandidateAction.REJECT,
     CandidateAction.PROMOTE,
     CandidateAction.UNDO,
+    CandidateAction.SHARE,
 )
 
 

@@ -90,6 +90,7 @@ from palyra.core.run.state import (
 )
 from palyra.core.run.states import LIFECYCLE_TYPES, STATE_BY_REASON, LifecycleData, RunState, is_terminal, next_state
 from palyra.core.trust import is_tainting, lowest
+from palyra.core.typed import typed_words
 
 AFTER_THE_END = frozenset({ApprovalResolved.TYPE})
 
@@ -239,9 +240,10 @@ _DECIDING_TYPES = frozenset(
 def _fold_message(run: Run, data: MessageUser, fact: Draft) -> Run:
     """Notes what was said. Only the words of the run's own principal refer to something, and not those from outside."""
     is_persons = not is_tainting(fact.trust) and not is_agent(fact.actor) and fact.actor == run.principal
-    count = len(parse_references(data.text)) if is_persons else 0
+    words = typed_words(data)
+    count = len(parse_references(words)) if is_persons else 0
     number = run.messages_count + 1
-    new = (ReferringMessage(number, data.text, count),) if count else ()
+    new = (ReferringMessage(number, words, count),) if count else ()
     key = data.idempotency_key
     return replace(
         run,

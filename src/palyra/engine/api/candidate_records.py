@@ -13,10 +13,11 @@ from palyra.core.events import Event
 from palyra.core.events.run import MessageAssistant, MessageUser
 from palyra.core.events.tool import ToolProposed
 from palyra.core.ids import CandidateId, Principal, RunId, SessionId
-from palyra.core.learning.documents import BLOCKS, DOCUMENT, PATH, line_of
+from palyra.core.learning.documents import BLOCKS, DOCUMENT, line_of, notes_path
 from palyra.core.learning.model import Candidate
 from palyra.core.learning.procedures import ALLOWED_TOOLS, skill_of
 from palyra.core.trust import Trust
+from palyra.engine.agents import AgentDirectory
 from palyra.engine.learning.applier import TARGET, Destination, destination_of
 from palyra.ports.journal import Journal
 from palyra.ports.workspace_documents import DocumentFiles
@@ -39,8 +40,8 @@ class CandidateExcerpt(msgspec.Struct, frozen=True, kw_only=True):
 class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate. `destination` is where it goes: memory, document, skill, disable, forget or compaction.
 
-    `diff` is what accepting it changes, as lines that begin with `+` or `-`. `excerpts` and `diff` are set only if one
-    candidate was asked for.
+    `diff` is what accepting it changes, as lines that begin with `+` or `-`. `readers` are those who would be given a line
+    of notes if it were shared. These and `excerpts` are set only if one candidate was asked for.
     """
 
     id: CandidateId
@@ -66,6 +67,7 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
     updated_at_ms: int
     diff: tuple[str, ...] = ()
     excerpts: tuple[CandidateExcerpt, ...] = ()
+    readers: tuple[str, ...] = ()
 
 
 def candidate_record(candidate: Candidate) -> CandidateRecord:
@@ -98,11 +100,22 @@ def candidate_record(candidate: Candidate) -> CandidateRecord:
 class CandidateShower:
     journal: Journal
     files: DocumentFiles
+    notes_root: str
+    agents: AgentDirectory
+    channels: tuple[str, ...] = ()
 
     async def show(self, candidate: Candidate) -> CandidateRecord:
         record = candidate_record(candidate)
-        excerpts = await self._excerpts(candidate)
-        return msgspec.structs.replace(record, excerpts=excerpts, diff=await self._diff(candidate))
+        excerpts, diff = await self._excerpts(candidate), await self._diff(candidate)
+        return msgspec.structs.replace(record, excerpts=excerpts, diff=diff, readers=self.readers_of(candidate))
+
+    def readers_of(self, candidate: Candidate) -> tuple[str, ...]:
+        """Returns who is given a line that is shared in the workspace of these notes; nobody if it is in none."""
+        root = candidate.details.get(DOCUMENT, "")
+        names = [name for name, agent in self.agents.agents.items() if root in agent.workspace] if root else []
+        agents = [f"everybody who talks to the agent {name}, with any token" for name in sorted(names)]
+        channels = [f"everybody who writes to the channel {name}" for name in sorted(self.channels)]
+        return (*agents, *channels) if agents else ()
 
     async def _diff(self, candidate: Candidate) -> tuple[str, ...]:
         match destination_of(candidate):
@@ -119,8 +132,9 @@ class CandidateShower:
 
     async def _block_diff(self, candidate: Candidate) -> tuple[str, ...]:
         line = f"- {line_of(candidate.content)}"
+        path = notes_path(candidate.owner, candidate.details[DOCUMENT])
         try:
-            found = await self.files.read(candidate.details[DOCUMENT], PATH)
+            found = await self.files.read(self.notes_root, path)
         except PalyraError:
             return (f"+ {line}",)
         before = (found.text or "").splitlines()
@@ -129,7 +143,7 @@ class CandidateShower:
         mark = f"<!-- palyra:end {BLOCKS[candidate.kind]} -->"
         place = before.index(mark) if mark in before else len(before)
         after = [*before[:place], line, *before[place:]]
-        told = difflib.unified_diff(before, after, PATH, PATH, lineterm="", n=2)
+        told = difflib.unified_diff(before, after, path, path, lineterm="", n=2)
         return tuple(told)
 
     async def _excerpts(self, candidate: Candidate) -> tuple[CandidateExcerpt, ...]:

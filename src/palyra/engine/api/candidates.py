@@ -16,6 +16,7 @@ from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.learning import CandidateApplied
 from palyra.core.ids import CandidateId, Principal, SessionId
+from palyra.core.learning.documents import DOCUMENT, SHARED
 from palyra.core.learning.edits import keeps_words
 from palyra.core.learning.lift import WEEK_MS, WEEKS_COUNT, LearningReport, report_of
 from palyra.core.learning.model import (
@@ -46,11 +47,15 @@ Restore = Callable[[Principal, SessionId, str, str | None], Awaitable[SessionRow
 
 
 class CandidateDecision(msgspec.Struct, frozen=True, kw_only=True):
-    """`content` is what an edited candidate says instead. `reason` is a person's note, kept with the candidate."""
+    """`content` is what an edited candidate says instead. `reason` is a person's note, kept with the candidate.
+
+    `readers` belong to sharing: those that the person was told of, who will be given the line.
+    """
 
     action: CandidateAction
     content: str | None = None
     reason: str = ""
+    readers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +170,8 @@ class CandidateService:
                 return await self._restored(changed)
             case CandidateAction.UNDO:
                 return await self.applier.undo(changed)
+            case CandidateAction.SHARE:
+                return self._shared(changed, decision.readers)
             case _:
                 return DecisionParts(candidate=changed)
 
@@ -176,6 +183,22 @@ class CandidateService:
             candidate_id=candidate.id, principal=candidate.owner, target=candidate.applied_to, is_undone=True
         )
         return DecisionParts(candidate=replace(candidate, applied_to="", reason=reason), facts=(fact,))
+
+    def _shared(self, candidate: Candidate, readers: tuple[str, ...]) -> DecisionParts:
+        """Shares a line with the readers of its workspace, if they are those that the person was told of."""
+        root = candidate.details.get(DOCUMENT, "")
+        found = self.shower.readers_of(candidate)
+        if not root or not found:
+            raise Conflict(
+                "share_impossible", "only a line of the notes about a workspace can be shared", is_retryable=False
+            )
+        if readers != found:
+            told = "; ".join(found)
+            raise Conflict(
+                "readers_unconfirmed", f"it would be read by: {told}; confirm these readers", is_retryable=False
+            )
+        details = {**candidate.details, SHARED: "\n".join(found)}
+        return self.applier.queue(replace(candidate, applied_to="", details=details))
 
     async def _settled(self, principal: Principal, before: Candidate) -> Candidate:
         """Waits a moment until the job of the decision is over, so that the answer tells what came of it."""

@@ -19,6 +19,7 @@ from palyra.core.projections.rows import RunRow
 from palyra.core.run.states import is_terminal
 from palyra.core.service_runs import refuse_service
 from palyra.core.trust import Trust
+from palyra.core.typed import require_typed
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.api.objectives import ObjectiveIntake
 from palyra.engine.api.processes import ProcessService
@@ -118,12 +119,15 @@ class RunService:
         rows = await self.views.list_runs(principal, wanted)
         return tuple([await make_listed(self.journal, row) for row in rows])
 
-    async def send_input(self, principal: Principal, run_id: RunId, text: str, trust: Trust) -> RunRecord:
+    async def send_input(
+        self, principal: Principal, run_id: RunId, text: str, trust: Trust, typed: str | None = None
+    ) -> RunRecord:
         _require_text(text)
+        require_typed(text, typed)
         row = await self._row(principal, run_id)
         self._require_open(row)
-        say = SendInput(run_id=run_id, principal=principal, trust=trust, message=MessageUser(text=text))
-        await self._tell(row, say)
+        message = MessageUser(text=text, typed=typed)
+        await self._tell(row, SendInput(run_id=run_id, principal=principal, trust=trust, message=message))
         return await self.get(principal, run_id)
 
     async def cancel(
@@ -152,6 +156,7 @@ class RunService:
         if self.is_draining:
             raise Unavailable(DRAINING, "the daemon is stopping; try again in a moment")
         _require_text(request.text)
+        require_typed(request.text, request.typed)
         _require_length("instructions", request.instructions)
         self._require_demands(request)
         owner = request.owner or principal
@@ -189,7 +194,7 @@ class RunService:
             # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
             trust=Trust.EXTERNAL if request.taint else request.trust,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=attachments, via=request.via),
+            message=MessageUser(text=request.text, attachments=attachments, via=request.via, typed=request.typed),
             when_busy=request.when_busy,
             opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,
             speaker=agent_principal(agent.name) if request.taint else None,

@@ -1,4 +1,4 @@
-"""Changes managed blocks in documents of a workspace, such as MEMORY.md.
+"""Changes managed blocks in documents of a workspace, such as MEMORY.md, and in a principal's own notes in the home.
 
 Owns: the order of the steps of a change, the versions that are kept, and the taint of the new bytes (L8).
 Does not own: blocks in a text (core.managed_blocks), files (ports.workspace_documents), what is worth writing.
@@ -20,6 +20,7 @@ from palyra.core.errors import Conflict, Corrupt, Invalid, Unauthorized
 from palyra.core.events.session import ChangePhase, DocumentChanged
 from palyra.core.events.tool import FileBytes
 from palyra.core.ids import ArtifactId, Principal, SessionId
+from palyra.core.learning.documents import notes_folder
 from palyra.core.managed_blocks import BlockApplied, BlockConflict, BlockUnchanged, apply_block
 from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor
@@ -45,8 +46,8 @@ _sources = msgspec.json.Decoder(tuple[str, ...])
 class BlockChange(msgspec.Struct, frozen=True, kw_only=True):
     """What is to stand in a block, and in whose session that was found.
 
-    `root` is a directory of the agent's workspace. `taint` names the sources of the lines; whoever changes a document
-    has to say so, because its bytes are read as instructions later.
+    `root` is a directory of the agent's workspace, or the folder of all notes. `taint` names the sources of the lines;
+    whoever changes a document has to say so, because its bytes are read as instructions later.
     """
 
     principal: Principal
@@ -84,12 +85,14 @@ class WorkspaceDocuments:
     provenance: ProvenanceViews
     redactor: Redactor
     clock: Clock
+    notes_root: str = ""
     locks: "WeakValueDictionary[str, asyncio.Lock]" = field(default_factory=_no_locks)
 
     async def apply_managed_block(self, change: BlockChange) -> BlockOutcome:
         """Returns once the change is durable, or says why nothing was written."""
         session = await self.sessions.get(change.principal, change.session_id)
-        if change.root not in self.agents.of_run(session.agent).workspace:
+        is_own_notes = change.root == self.notes_root and change.path.startswith(f"{notes_folder(change.principal)}/")
+        if not is_own_notes and change.root not in self.agents.of_run(session.agent).workspace:
             raise Unauthorized("outside_workspace", f"{change.root} is no directory of the agent's workspace")
         if not change.path.endswith(SUFFIX):
             raise Invalid("not_markdown", f"only documents whose name ends in {SUFFIX} have managed blocks")

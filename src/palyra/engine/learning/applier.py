@@ -19,21 +19,19 @@ from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Data
 from palyra.core.events.learning import CandidateApplied, CandidateDecided
 from palyra.core.ids import ULID_RANDOM_BYTES, CandidateId, MemoryId, make_ulid
-from palyra.core.learning.documents import BLOCKS, DOCUMENT, PATH, block_lines
+from palyra.core.learning.documents import DOCUMENT, is_in_workspace_for_all
 from palyra.core.learning.model import Candidate, CandidateKind, CandidateStatus
 from palyra.core.learning.procedures import ALLOWED_TOOLS, skill_of
 from palyra.core.learning.reflection import TO_PLACE
 from palyra.core.learning.schedule import settle_job
 from palyra.core.learning.states import CandidateAction, next_status
-from palyra.core.managed_blocks import BlockConflict
 from palyra.core.memory.model import MemoryItem, MemoryKind, MemoryScope, MemorySource
 from palyra.core.memory.text import content_hash
 from palyra.core.skills import SkillPlace, SkillStatus
-from palyra.core.taint import SOURCES_MAX
 from palyra.core.writes import DecideCandidate, EnqueueJob, Fence, Write
-from palyra.engine.api.workspace_documents import BlockChange, WorkspaceDocuments
 from palyra.engine.compaction.compactor import Compactor
 from palyra.engine.learning.candidate_tape import LEARNING, CandidateTape
+from palyra.engine.learning.notes import NotesWriter
 from palyra.ports.learned_skills import LearnedSkills
 from palyra.ports.learning import LearningViews
 from palyra.ports.memory_writer import MemoryWriter
@@ -42,6 +40,7 @@ from palyra.ports.skills import Skills, SkillWish
 TARGET = "target"  # The member of a retirement's details that names what is to go.
 RETIRED = "retired"  # The member that holds a retired item, so that undoing brings it back.
 ATTEMPTS_MAX = 8
+CARRIED_MAX = 10_000  # Of one start. What is left follows with the next.
 MEMORY_KINDS = {
     CandidateKind.FACT: MemoryKind.FACT,
     CandidateKind.PREFERENCE: MemoryKind.PREFERENCE,
@@ -71,7 +70,7 @@ class DecisionParts(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateApplier:
     memory: MemoryWriter
-    documents: WorkspaceDocuments
+    notes: NotesWriter
     skills: Skills
     learned_skills: LearnedSkills
     compactor: Compactor
@@ -93,6 +92,10 @@ class CandidateApplier:
             case _:
                 return _parts(candidate, (), (self._queued(candidate),))
 
+    def queue(self, candidate: Candidate) -> DecisionParts:
+        """Returns a candidate with the job that makes its state true outside the journal."""
+        return _parts(candidate, (), (self._queued(candidate),))
+
     async def undo(self, candidate: Candidate) -> DecisionParts:
         """Returns what takes back a candidate that is undone with this commit."""
         match destination_of(candidate):
@@ -107,6 +110,13 @@ class CandidateApplier:
                 return _parts(replace(candidate, applied_to=""), (*restored.facts, fact), restored.writes)
             case _:
                 return _parts(candidate, (), (self._queued(candidate),))
+
+    async def carry_over(self) -> None:
+        """Queues the carrying over of lines that stand in a workspace, where others read them, into private notes."""
+        accepted = await self.views.candidates_for_documents(CARRIED_MAX)
+        queued = tuple(self._queued(each) for each in accepted if is_in_workspace_for_all(each))
+        if queued:
+            await self.tape.commit(LEARNING, (), queued)
 
     async def settle(self, candidate_id: CandidateId, fence: Fence | None = None) -> str:
         """Makes what the candidate's state says true outside the journal, then records it. Returns what was done."""
@@ -125,7 +135,7 @@ class CandidateApplier:
 
     async def _settle(self, candidate: Candidate, fence: Fence | None) -> str:
         match candidate.status:
-            case CandidateStatus.ACCEPTED if not candidate.applied_to:
+            case CandidateStatus.ACCEPTED if not candidate.applied_to or is_in_workspace_for_all(candidate):
                 return await self._settle_accepted(candidate, fence)
             case CandidateStatus.UNDONE:
                 left = await self._take_back(candidate)
@@ -154,7 +164,7 @@ class CandidateApplier:
         destination = destination_of(candidate)
         match destination:
             case Destination.DOCUMENT:
-                return await self._write_block(candidate)
+                return await self.notes.write(candidate)
             case Destination.SKILL:
                 draft = skill_of(candidate.content, candidate.details.get(ALLOWED_TOOLS, ""))
                 await asyncio.to_thread(self.learned_skills.install, draft)
@@ -173,7 +183,7 @@ class CandidateApplier:
         """Returns what is left to do by hand, if anything is."""
         match destination_of(candidate):
             case Destination.DOCUMENT:
-                written = await self._write_block(candidate)
+                written = await self.notes.write(candidate)
                 return f"{written[1:]}; remove the line yourself" if written.startswith("!") else ""
             case Destination.SKILL:
                 draft = skill_of(candidate.content, candidate.details.get(ALLOWED_TOOLS, ""))
@@ -183,24 +193,6 @@ class CandidateApplier:
             case _:
                 pass
         return ""
-
-    async def _write_block(self, candidate: Candidate) -> str:
-        """Writes the whole block from what is accepted now. So it does not matter how often, or in which order."""
-        root = candidate.details[DOCUMENT]
-        accepted = await self.views.candidates_in(root, candidate.kind)
-        change = BlockChange(
-            principal=candidate.owner,
-            session_id=candidate.session_id,
-            root=root,
-            path=PATH,
-            name=BLOCKS[candidate.kind],
-            lines=block_lines(accepted, candidate.kind),
-            taint=tuple(sorted({source for each in accepted for source in each.taint}))[:SOURCES_MAX],
-        )
-        outcome = await self.documents.apply_managed_block(change)
-        if isinstance(outcome, BlockConflict):
-            return f"!the block {change.name} of {PATH} was changed by hand ({outcome.kind.value})"
-        return f"document:{PATH}#{change.name}"
 
     async def _compact(self, candidate: Candidate) -> str:
         to_place = candidate.details.get(TO_PLACE)

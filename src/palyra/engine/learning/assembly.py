@@ -10,6 +10,7 @@ from palyra.engine.jobs.reflection import FindingsJob, ReflectionJob, SettleJob
 from palyra.engine.learning.applier import CandidateApplier
 from palyra.engine.learning.candidate_tape import CandidateTape
 from palyra.engine.learning.intake import CandidateIntake
+from palyra.engine.learning.notes import NotesWriter
 from palyra.engine.learning.reflector import RunReflector
 from palyra.engine.learning.run_reader import RunReader
 from palyra.engine.setup import EngineSetup
@@ -41,7 +42,7 @@ def build_learning(setup: EngineSetup, parts: EngineParts, needs: LearningNeeds)
     tape = CandidateTape(system=parts.system_tape, clock=setup.clock)
     applier = CandidateApplier(
         memory=needs.memory,
-        documents=needs.documents,
+        notes=NotesWriter(documents=needs.documents, views=views),
         skills=ports.skills,
         learned_skills=ports.learned_skills,
         compactor=needs.compactor,

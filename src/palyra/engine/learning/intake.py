@@ -31,7 +31,7 @@ from palyra.core.learning.procedures import confidence_of
 from palyra.core.learning.rules import Find
 from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.learning.states import CandidateAction, next_status
-from palyra.core.learning.thresholds import first_status, is_tainted
+from palyra.core.learning.thresholds import first_status, is_tainted, may_apply_unasked
 from palyra.core.trust import lowest
 from palyra.core.writes import DecideCandidate, DropCandidates, PutCandidate, Write
 from palyra.engine.learning.applier import CandidateApplier, decided, destination_of
@@ -108,6 +108,8 @@ class CandidateIntake:
         content = self.clean(find.content)[:CONTENT_CHARS_MAX]
         evidence = (CandidateEvidence(session_id=source.session_id, seqs=find.seqs),)
         now_ms = self.clock.now_ms()
+        is_certain = may_apply_unasked(content, is_told=find.is_told)
+        has_to_wait = not is_certain or is_tainted(find.trust, find.taint)
         candidate = Candidate(
             id=candidate_id_of(source.owner, find.kind, content, evidence, source.origin),
             owner=source.owner,
@@ -122,15 +124,15 @@ class CandidateIntake:
             run_id=source.run_id,
             agent=source.agent,
             details=find.details,
-            status=self._first(find.kind, find.confidence_bps, is_tainted(find.trust, find.taint)),
+            status=self._first(find.kind, find.confidence_bps, has_to_wait),
             created_at_ms=now_ms,
             updated_at_ms=now_ms,
         )
-        root = document_root(candidate, source.workspace, self.settings)
+        root = document_root(candidate, source.workspace)
         return replace(candidate, details={**candidate.details, DOCUMENT: root}) if root else candidate
 
-    def _first(self, kind: CandidateKind, confidence_bps: int, is_from_outside: bool) -> CandidateStatus:
-        return first_status(kind, confidence_bps, is_from_outside, self.settings)
+    def _first(self, kind: CandidateKind, confidence_bps: int, has_to_wait: bool) -> CandidateStatus:
+        return first_status(kind, confidence_bps, has_to_wait, self.settings)
 
     async def _part(self, candidate: Candidate, is_full: bool) -> IntakePlan:
         same = await self.views.same_content(candidate.owner, candidate.kind, content_hash(candidate.content))
@@ -177,7 +179,7 @@ class CandidateIntake:
         confidence_bps = confidence_of(len(evidence))
         trust = lowest((stored.trust, again.trust))
         taint = tuple(sorted({*stored.taint, *again.taint}))
-        first = self._first(stored.kind, confidence_bps, is_tainted(trust, taint))
+        first = self._first(stored.kind, confidence_bps, True)  # A procedure is calls, and not a person's words.
         is_proposed = first is not CandidateStatus.SUPPRESSED
         action = CandidateAction.PROMOTE
         grown = replace(

@@ -15,9 +15,11 @@ from msgspec.structs import replace
 from palyra.core.events import DATA_TYPES, Data, Draft
 from palyra.core.events.base import Holds, JsonObject
 from palyra.core.events.declarations import Rewrite, rewriter_of
+from palyra.core.events.run import MessageUser
 from palyra.core.ids import RunId
 from palyra.core.redaction import Json, Redactor, Secret
 from palyra.core.redaction.markers import map_strings
+from palyra.core.typed import pieces_within
 from palyra.core.writes import SealSecret, Write
 from palyra.ports.sealer import Sealer
 
@@ -51,6 +53,9 @@ class EventRedactor:
         data, secrets = _Cleaner(redactor).clean(rewrite, draft.data)
         if data is draft.data:
             return draft, ()
+        if isinstance(data, MessageUser) and data.typed is not None:
+            # A secret that only the whole message shows to be one must not stand in its typed words.
+            data = replace(data, typed=pieces_within(data.text, data.typed))
         return replace(draft, data=data), self._seal(draft.run_id, secrets)
 
     def clean_value(self, value: Json) -> Json:

@@ -1,6 +1,7 @@
 """Reads the instruction files of an agent's workspace (AGENTS.md and the like) into the session's context.
 
-Owns: when they are read, their limits, what of them is new, and their trust (L8).
+Owns: when they are read, their limits, what of them is new, and their trust (L8). So too for a principal's own notes,
+which a run reads only in a session of its own principal (L11). Of a workspace's file no block is read but a shared one.
 Does not own: reading a file (ports.references), judging (reference_judge), showing them (core.context.documents).
 Each file is judged as a call of fs.read that the session's owner makes, whichever tools the agent has. What is new joins
 the commit that assembles the context: a crash before it leaves nothing, and the next start reads again.
@@ -9,6 +10,7 @@ never ends a run. A text is redacted before it is cut, so that no cut leaves hal
 """
 
 import asyncio
+import hashlib
 import secrets
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -22,8 +24,11 @@ from palyra.core.context.documents import DOCUMENT_BYTES_MAX, DOCUMENTS_MAX, TOT
 from palyra.core.errors import NotFound, PalyraError, Unavailable
 from palyra.core.events import Draft
 from palyra.core.events.model import DocumentRead
+from palyra.core.events.tool import FileBytes
 from palyra.core.fences import FENCE_ID_LENGTH
 from palyra.core.ids import RunId
+from palyra.core.learning.documents import NOTES, SHARED_BLOCKS, notes_path
+from palyra.core.managed_blocks import without_blocks
 from palyra.core.projections.provenance import full_path
 from palyra.core.redaction import Redactor, Secret
 from palyra.core.references.calls import READ, read_call
@@ -37,14 +42,17 @@ from palyra.engine.session.drafts import ENGINE
 from palyra.engine.session.pending_commit import SessionState
 from palyra.engine.session.reference_judge import ReferenceJudge, ReferenceSender
 from palyra.ports.clock import Clock
-from palyra.ports.references import FileReader, ReadScope, ReferenceText
+from palyra.ports.references import FileReader, ReadScope, ReferenceText, TextPart
 from palyra.ports.sealer import Sealer
 from palyra.ports.views import ProvenanceViews
+from palyra.ports.workspace_documents import DocumentFiles
 
 LIMIT_S = 3.0  # The session's other commands wait meanwhile. Four small files take milliseconds.
 PAUSE_MS = 60_000  # A thread that hangs cannot be ended. A workspace that hung is left alone for so long.
 PATHS_MAX = 64  # So many paths are tried, whatever the number of roots and names.
 REDACTION_MARGIN = 8_000  # So many characters behind the cut are read too: a secret across the cut is then seen whole.
+
+_SHARED = frozenset(SHARED_BLOCKS.values())
 
 log = structlog.get_logger()
 
@@ -71,6 +79,8 @@ class InstructionFiles:
     redactor: Redactor
     sealer: Sealer
     clock: Clock
+    notes: DocumentFiles
+    notes_root: str = ""
     limit_s: float = LIMIT_S
     paused_until_ms: dict[tuple[str, ...], int] = field(default_factory=dict)
 
@@ -82,27 +92,33 @@ class InstructionFiles:
         known = state.window.documents
         is_due = run.loop.turns_count == 0 or state.window.has_stale_documents
         paths = _paths(agent)
-        if not is_due or not (paths or known):
+        notes = self._notes_of(state, run, agent)
+        if not is_due or not (paths or known or notes):
             return (), ()
-        seen = await self._look(paths, _sender(state, run, agent))
+        seen = await self._look(paths, notes, _sender(state, run, agent))
         if seen is None:
-            return (), ()
+            has_others = not notes and any(each.path == NOTES for each in known)
+            return ((self._draft(_gone(NOTES), run),) if has_others else ()), ()
         fresh = [each.data for each in seen.files if not _is_known(each.data, known)]
         still = {each.data.path for each in seen.files} | seen.unknown
         gone = [_gone(each.path) for each in known if each.path not in still]
-        now_ms = self.clock.now_ms()
-        drafts = tuple(
-            Draft(data=data, actor=ENGINE, trust=data.trust, at_ms=now_ms, run_id=run.run_id)
-            for data in (*gone, *fresh)
-        )
+        drafts = tuple(self._draft(data, run) for data in (*gone, *fresh))
         return drafts, self._seals(seen.files, run.run_id)
 
-    async def _look(self, paths: tuple[str, ...], sender: ReferenceSender) -> _Look | None:
+    def _draft(self, data: DocumentRead, run: Run) -> Draft:
+        return Draft(data=data, actor=ENGINE, trust=data.trust, at_ms=self.clock.now_ms(), run_id=run.run_id)
+
+    def _notes_of(self, state: SessionState, run: Run, agent: AgentSpec) -> str:
+        """Returns where the notes of the run lie: in a session of somebody else it has none."""
+        is_own = run.principal == state.owner and bool(self.notes_root and agent.workspace)
+        return notes_path(state.owner, agent.workspace[0]) if is_own else ""
+
+    async def _look(self, paths: tuple[str, ...], notes: str, sender: ReferenceSender) -> _Look | None:
         """Returns None if reading broke or took too long."""
         workspace, now_ms = sender.agent.workspace, self.clock.now_ms()
         if now_ms < self.paused_until_ms.get(workspace, now_ms):
             return None
-        task = asyncio.create_task(self._read_all(paths, sender), name="instruction files")
+        task = asyncio.create_task(self._read_all(paths, notes, sender), name="instruction files")
         try:
             await asyncio.wait({task}, timeout=self.limit_s)
         finally:
@@ -117,10 +133,14 @@ class InstructionFiles:
             return None
         return task.result()
 
-    async def _read_all(self, paths: tuple[str, ...], sender: ReferenceSender) -> _Look:
+    async def _read_all(self, paths: tuple[str, ...], notes: str, sender: ReferenceSender) -> _Look:
         files: dict[str, _SeenFile] = {}
         unknown: set[str] = set()
         left_bytes = TOTAL_BYTES_MAX
+        own = await self._read_notes(notes) if notes else None
+        if own is not None:
+            files[own.data.sha256] = own
+            left_bytes -= len(own.data.text.encode())
         # Most of the names are of no file, so one look at all of them spares a judgement and a read for each.
         for path in await self.files.find_files(paths, sender.agent.workspace):
             try:
@@ -155,13 +175,28 @@ class InstructionFiles:
             return None
         return await self._compose(path, found, lowest((verdict.trust, Trust.LOCAL)), room_bytes)
 
+    async def _read_notes(self, path: str) -> _SeenFile | None:
+        try:
+            found = await self.notes.read(self.notes_root, path)
+        except PalyraError as error:
+            log.warning("notes_unread", path=path, code=error.code, reason=error.message)
+            return None
+        if not found.text:
+            return None
+        sha256 = hashlib.sha256(found.text.encode()).hexdigest()
+        chars_max = DOCUMENT_BYTES_MAX + REDACTION_MARGIN
+        part = TextPart(title="", text=found.text[:chars_max], has_more=len(found.text) > chars_max)
+        read = ReferenceText(parts=(part,), read=(FileBytes(root=found.root, path=found.path, sha256=sha256),))
+        return await self._compose(NOTES, read, Trust.LOCAL, DOCUMENT_BYTES_MAX)
+
     async def _compose(self, path: str, found: ReferenceText, trust: Trust, room_bytes: int) -> _SeenFile:
         part, file = found.parts[0], found.read[0]
         source: str | None = None
         if await self.provenance.tainted_file(full_path(file), file.sha256) is not None:
             trust, source = Trust.EXTERNAL, label("file", file.path)
         # Redacting takes milliseconds, in which other sessions go on.
-        redacted = await asyncio.to_thread(self.redactor.text, strip_unseen(part.text))
+        shown = part.text if path == NOTES else without_blocks(part.text, _SHARED)
+        redacted = await asyncio.to_thread(self.redactor.text, strip_unseen(shown))
         text, is_cut = _cut(redacted.text, room_bytes, has_more=part.has_more)
         data = DocumentRead(
             path=path,

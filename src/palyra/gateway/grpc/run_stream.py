@@ -169,8 +169,8 @@ class _OpenStream:
     async def _send_input(self, caller: Caller, message: runs_pb2.RunInput) -> None:
         principal = await self._edge.viewer_for(caller, "runs.input", ResourceRef(RUN, self._run_id))
         self._edge.services.require_open()
-        text, trust = read(message, InputBody).text, trust_of_caller(caller.principal)
-        await self._edge.services.engine.runs.send_input(principal, self._run_id, text, trust)
+        said, trust = read(message, InputBody), trust_of_caller(caller.principal)
+        await self._edge.services.engine.runs.send_input(principal, self._run_id, said.text, trust, said.typed)
 
     async def _resolve(self, caller: Caller, message: approvals_pb2.ResolveApprovalRequest) -> None:
         viewer = await self._edge.viewer_for(caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id))

@@ -26,6 +26,7 @@ from palyra.ports.learning import CandidateFilter
 from palyra.ports.tokens import Role
 
 CHANGES_SKILLS = "skills.change"
+READERS_MAX = 1_000
 
 CANDIDATE = ResourceKind(
     "candidate",
@@ -48,11 +49,12 @@ class CandidatesQuery(RequestBody, frozen=True, kw_only=True):
 
 
 class DecisionBody(RequestBody, frozen=True, kw_only=True):
-    """`action` is accept, edit, reject, promote or undo. `content` belongs to an edit."""
+    """`action` is accept, edit, reject, promote, undo or share. `content` belongs to an edit, `readers` to sharing."""
 
     action: CandidateAction
     content: Content | None = None
     reason: Reason = ""
+    readers: Annotated[tuple[str, ...], Meta(max_length=READERS_MAX)] = ()
 
 
 class CandidatePage(msgspec.Struct, frozen=True):
@@ -75,9 +77,10 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 async def decide(call: HttpCall[Empty, DecisionBody]) -> Response:
     service, candidate_id, body = call.services.engine.candidates, call.id_of(CANDIDATE), call.body
     candidate = await service.get(call.viewer, candidate_id)
-    if body.action is not CandidateAction.REJECT and service.changes_skills(candidate):
+    is_shared = body.action is CandidateAction.SHARE  # What others are given is an operator's to decide, as a skill is.
+    if is_shared or (body.action is not CandidateAction.REJECT and service.changes_skills(candidate)):
         call.require_also(CHANGES_SKILLS)
-    decision = CandidateDecision(action=body.action, content=body.content, reason=body.reason)
+    decision = CandidateDecision(action=body.action, content=body.content, reason=body.reason, readers=body.readers)
     return answer_json(await service.decide(call.viewer, candidate_id, decision, call.principal))
 
 
@@ -92,7 +95,7 @@ ROUTES: tuple[HttpRoute, ...] = (
     HttpRoute("GET", "/api/v1/learning/candidates/{candidate_id}",
               "Show a candidate with its evidence, and what accepting it changes",
               show, action="learning.read", resource=CANDIDATE, others=Role.OPERATOR, answer=CandidateRecord),
-    HttpRoute("POST", "/api/v1/learning/candidates/{candidate_id}", "Accept, edit, reject, promote or undo a candidate",
+    HttpRoute("POST", "/api/v1/learning/candidates/{candidate_id}", "Accept, edit, reject, promote, undo or share a candidate",
               decide, action="learning.decide", resource=CANDIDATE, answer=CandidateRecord, role=Role.USER,
               errors=(409,)),
     HttpRoute("GET", "/api/v1/learning/report", "Tell how learning does: junk, uses, and the trend",

@@ -64,6 +64,7 @@ ORIGIN = (
 )
 
 
+TypedText = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 ObjectiveText = Annotated[str, Meta(min_length=1, max_length=OBJECTIVE_LENGTH_MAX)]
 
 
@@ -90,7 +91,10 @@ class ToolBody(RequestBody, frozen=True, kw_only=True):
 
 
 class RunBody(RequestBody, frozen=True, kw_only=True):
+    """`typed` are the words of the text that a person typed, if others were pasted: one piece a line, in order."""
+
     text: Text
+    typed: TypedText | None = None
     session_id: UlidText | None = None
     session_key: Key | None = None
     attachments: Annotated[tuple[AttachmentBody, ...], Meta(max_length=ATTACHMENTS_MAX)] = ()
@@ -107,6 +111,7 @@ class RunBody(RequestBody, frozen=True, kw_only=True):
 
 class InputBody(RequestBody, frozen=True, kw_only=True):
     text: Text
+    typed: TypedText | None = None
 
 
 class RunsPageQuery(PageQuery, frozen=True, kw_only=True):
@@ -165,9 +170,8 @@ async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
 
 async def send_input(call: HttpCall[Empty, InputBody]) -> Response:
     call.services.require_open()
-    record = await call.services.engine.runs.send_input(
-        call.principal, call.id_of(RUN), call.body.text, trust_of_caller(call.principal)
-    )
+    body, trust = call.body, trust_of_caller(call.principal)
+    record = await call.services.engine.runs.send_input(call.principal, call.id_of(RUN), body.text, trust, body.typed)
     return answer_json(record, 202)
 
 
@@ -182,6 +186,7 @@ def make_run_request(body: RunBody, origin: str, trust: Trust) -> RunRequest:
         raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
     return RunRequest(
         text=body.text,
+        typed=body.typed,
         origin=origin,
         trust=trust,
         session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,

@@ -95,7 +95,7 @@ class Attachment(_message.Message):
     def __init__(self, name: _Optional[str] = ..., media_type: _Optional[str] = ..., artifact_id: _Optional[str] = ..., data: _Optional[bytes] = ..., trust: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
 
 class RunStart(_message.Message):
-    __slots__ = ("text", "session_id", "session_key", "attachments", "agent", "model", "idempotency_key", "answer_schema_json", "must_call", "when_busy", "objectives")
+    __slots__ = ("text", "session_id", "session_key", "attachments", "agent", "model", "idempotency_key", "answer_schema_json", "must_call", "when_busy", "objectives", "typed")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +107,7 @@ class RunStart(_message.Message):
     MUST_CALL_FIELD_NUMBER: _ClassVar[int]
     WHEN_BUSY_FIELD_NUMBER: _ClassVar[int]
     OBJECTIVES_FIELD_NUMBER: _ClassVar[int]
+    TYPED_FIELD_NUMBER: _ClassVar[int]
     text: str
     session_id: str
     session_key: str
@@ -118,7 +119,8 @@ class RunStart(_message.Message):
     must_call: _containers.RepeatedScalarFieldContainer[str]
     when_busy: WhenBusy
     objectives: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, text: _Optional[str] = ..., session_id: _Optional[str] = ..., session_key: _Optional[str] = ..., attachments: _Optional[_Iterable[_Union[Attachment, _Mapping]]] = ..., agent: _Optional[str] = ..., model: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., answer_schema_json: _Optional[str] = ..., must_call: _Optional[_Iterable[str]] = ..., when_busy: _Optional[_Union[WhenBusy, str]] = ..., objectives: _Optional[_Iterable[str]] = ...) -> None: ...
+    typed: str
+    def __init__(self, text: _Optional[str] = ..., session_id: _Optional[str] = ..., session_key: _Optional[str] = ..., attachments: _Optional[_Iterable[_Union[Attachment, _Mapping]]] = ..., agent: _Optional[str] = ..., model: _Optional[str] = ..., idempotency_key: _Optional[str] = ..., answer_schema_json: _Optional[str] = ..., must_call: _Optional[_Iterable[str]] = ..., when_busy: _Optional[_Union[WhenBusy, str]] = ..., objectives: _Optional[_Iterable[str]] = ..., typed: _Optional[str] = ...) -> None: ...
 
 class RunFollow(_message.Message):
     __slots__ = ("run_id", "after_seq")
@@ -129,10 +131,12 @@ class RunFollow(_message.Message):
     def __init__(self, run_id: _Optional[str] = ..., after_seq: _Optional[int] = ...) -> None: ...
 
 class RunInput(_message.Message):
-    __slots__ = ("text",)
+    __slots__ = ("text", "typed")
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    TYPED_FIELD_NUMBER: _ClassVar[int]
     text: str
-    def __init__(self, text: _Optional[str] = ...) -> None: ...
+    typed: str
+    def __init__(self, text: _Optional[str] = ..., typed: _Optional[str] = ...) -> None: ...
 
 class RunCancel(_message.Message):
     __slots__ = ()

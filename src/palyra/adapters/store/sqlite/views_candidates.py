@@ -60,12 +60,18 @@ class SqliteLearning:
         rows = await self._reads.ask(lambda connection: fetch(connection, sql, (owner,)))
         return {CandidateStatus(status): count for status, count in rows}
 
-    async def candidates_in(self, document: str, kind: CandidateKind) -> tuple[Candidate, ...]:
+    async def candidates_in(
+        self, document: str, kind: CandidateKind, owner: Principal | None = None
+    ) -> tuple[Candidate, ...]:
         sql = """
             SELECT record FROM candidates WHERE document = ? AND document <> '' AND kind = ? AND status = 'accepted'
-            ORDER BY created_at_ms DESC LIMIT ?
+            AND (? = '' OR owner = ?) ORDER BY created_at_ms DESC LIMIT ?
         """
-        return await self._candidates(sql, document, kind.value, DOCUMENT_MAX)
+        return await self._candidates(sql, document, kind.value, owner or "", owner or "", DOCUMENT_MAX)
+
+    async def candidates_for_documents(self, limit: int) -> tuple[Candidate, ...]:
+        sql = "SELECT record FROM candidates WHERE document <> '' AND status = 'accepted' LIMIT ?"
+        return await self._candidates(sql, limit)
 
     async def uses(self, owner: Principal, since_ms: int, limit: int) -> tuple[ItemUse, ...]:
         sql = f"""
