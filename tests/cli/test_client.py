@@ -211,10 +211,10 @@ def test_a_draft_is_applied_applied_in_part_or_discarded() -> None:
 
 
 def test_the_chat_says_what_an_answer_did() -> None:
-    assert decided_text({"decision": "allow", "scope": "once"}) == "allowed (once)"
-    assert decided_text({"decision": "allow", "without": [".envrc", "a b"]}) == "allowed, without .envrc, a b"
-    assert decided_text({"decision": "deny"}) == "denied"
-    assert decided_text({"decision": "give_up"}) == "answered (give_up)"
+    assert decided_text({"decision": "allow", "scope": "once"}, {}) == "allowed (once)"
+    assert decided_text({"decision": "allow", "without": [".envrc", "a b"]}, {}) == "allowed, without .envrc, a b"
+    assert decided_text({"decision": "deny"}, {}) == "denied"
+    assert decided_text({"decision": "give_up"}, {}) == "answered (give_up)"
 
 
 def test_uncertain_call_has_its_own_answers() -> None:

@@ -1,6 +1,6 @@
 """The words of a shell text, where the text is so plain that its words say all that it does.
 
-Owns: splitting plain commands for cards and grants, and options that name another program.
+Owns: splitting plain commands for cards and grants, and which further words a grant for a kind of command covers.
 Does not own: any verdict on a text. A command in a draft is judged by what it changed.
 Invariant: a text with anything beyond plain words (a variable, a pattern, a redirection to a file, a block) has no words
 here, so no grant for a kind of command covers it.
@@ -23,13 +23,8 @@ _KEYWORDS = frozenset(
     trap alias set export declare typeset local readonly env xargs nohup sudo
     """.split()
 )
-# Parts of the names of options whose value is a program, a script, or a file that names one.
-_NAMES_PROGRAM = re.compile(
-    r"exec|pack|program|command|cmd|shell|script|editor|pager|config|plugin|hook|helper|proxy|compiler|runner|wrapper|"
-    r"launcher|interpreter|import|require|loader|eval|init|file|rootdir|load|rc|settings|toolchain|template|registry|"
-    r"source|include|prefix|repo|remote-|options|args|env|dir|path"
-)
-_SHORT_NAMES_PROGRAM = frozenset("cefopruxCDEFIKPTX")
+# A name, such as `origin` or `left-pad@1.3.0`. It is no option, path, address or assignment, whatever the program is.
+_HARMLESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]*")
 
 
 def command_words(text: str) -> Words:
@@ -57,18 +52,12 @@ def command_words(text: str) -> Words:
     return tuple(commands) if all(_is_plain_command(each) for each in commands) else ()
 
 
-def names_program(words: tuple[str, ...]) -> bool:
-    """Tells whether one of these words may name another program to run, as `--upload-pack=…` does."""
-    return any(_names_program(word) for word in words)
+def goes_on_harmlessly(words: tuple[str, ...], prefix: tuple[str, ...]) -> bool:
+    """Tells whether the command begins with these words and nothing but names follows.
 
-
-def _names_program(word: str) -> bool:
-    if "::" in word or not word.startswith("-"):
-        # A transport of git that is a program, or a variable for make.
-        return "::" in word or "=" in word
-    if word.startswith("--"):
-        return bool(_NAMES_PROGRAM.search(word[2:].partition("=")[0].lower()))
-    return any(letter in _SHORT_NAMES_PROGRAM for letter in word[1:])
+    No option follows, since its value could be a program, as for `--upload-pack`, or a path, as for `--output`.
+    """
+    return words[: len(prefix)] == prefix and all(map(_HARMLESS.fullmatch, words[len(prefix) :]))
 
 
 def _starts_word(text: str, place: int) -> bool:

@@ -14,7 +14,7 @@ from enum import Enum
 
 import msgspec
 
-from palyra.core.command_words import names_program
+from palyra.core.command_words import goes_on_harmlessly
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import ApprovalKind, Constraint, Decision, Grant, GrantOption, Refusal, Risk, Scope
@@ -39,7 +39,9 @@ class Operator(Enum):
     AMONG = "among"  # No other arguments than these.
     ORIGIN = "origin"  # An address of this scheme, host and port.
     METHOD = "method"  # This HTTP method; an absent one is GET.
-    COMMAND_PREFIX = "command_prefix"  # Every command of the parsed text begins with these words.
+    COMMAND_PREFIX = (
+        "command_prefix"  # Every command of the parsed text begins with these words, and only names follow.
+    )
     ANY = "any"  # Any arguments.
 
 
@@ -245,10 +247,8 @@ def _holds(constraint: Constraint, arguments: JsonObject, command_words: tuple[t
         case Operator.METHOD.value:
             return method_of(arguments) == wanted
         case Operator.COMMAND_PREFIX.value:
-            words = _words(wanted)
-            is_same = bool(words and command_words) and all(each[: len(words)] == words for each in command_words)
-            # Whoever allowed `git fetch` did not allow the program that `--upload-pack` names.
-            return is_same and not any(names_program(each[len(words) :]) for each in command_words)
+            prefix = _words(wanted)
+            return bool(prefix and command_words) and all(goes_on_harmlessly(each, prefix) for each in command_words)
         case _:
             return _value_holds(constraint, arguments.get(constraint.argument))
 

@@ -113,8 +113,9 @@ class TapeReader:
     def _resolved(self, resolved: ApprovalResolved) -> Iterator[Proposal]:
         run_id, call_ids = self._asked.pop(resolved.approval_id, (None, ()))
         run = self._runs.get(run_id) if run_id is not None else None
-        # A grant or a refusal that was given elsewhere is nobody's answer here.
-        status = resolved.status if resolved.covered_by is None else ApprovalStatus.CANCELLED
+        # A grant or a refusal that was given elsewhere is nobody's answer here, and neither is what a policy denied.
+        is_persons = resolved.covered_by is None and resolved.rule is None
+        status = resolved.status if is_persons else ApprovalStatus.CANCELLED
         asking = run.asking if run is not None else {}
         for proposal in [asking.pop(call_id) for call_id in call_ids if call_id in asking]:
             yield replace(proposal, answer=status)

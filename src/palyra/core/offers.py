@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.command_words import names_program
+from palyra.core.command_words import goes_on_harmlessly
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import Constraint, GrantOption, Risk, Scope
 from palyra.core.grants import Operator, as_text, hash_text, meets, method_of, origin_of
@@ -133,11 +133,11 @@ def _same_folder(tool: str, arguments: JsonObject) -> _Wide | None:
 def _same_command(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide | None:
     """Offers a prefix only if every command begins with the same telling words; the other arguments stay fixed.
 
-    A command with an option that may name another program is never covered by a prefix, so none is offered for it.
+    A command with an option, a path or an address behind them is never covered by a prefix, so none is offered for it.
     """
     prefixes = {_telling_words(words) for words in shape.command_words}
     prefix = prefixes.pop() if len(prefixes) == 1 else ()
-    is_beyond = any(names_program(words[len(prefix) :]) for words in shape.command_words)
+    is_beyond = not all(goes_on_harmlessly(words, prefix) for words in shape.command_words)
     if not prefix or is_beyond or not isinstance(arguments.get("command"), str):
         return None
     others = {name: value for name, value in arguments.items() if name != "command"}
@@ -145,7 +145,7 @@ def _same_command(tool: str, arguments: JsonObject, shape: CallShape) -> _Wide |
     constraints = (begins, *_equals(others), _only(arguments))
     return _Wide(
         constraints,
-        f"{tool} of commands that begin with “{' '.join(prefix)}”, unless an option may name another program",
+        f"{tool} of commands that begin with “{' '.join(prefix)}”, followed by plain words and no options",
     )
 
 

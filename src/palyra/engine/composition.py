@@ -216,6 +216,7 @@ def _wire_answers(
 ) -> AnswerBuilder:
     return AnswerBuilder(
         gate=effects.gate,
+        draft_gate=effects.draft_gate,
         agents=agents,
         clock=setup.clock,
         fold_run=loader.fold_run,

@@ -261,7 +261,8 @@ def _terms(scope: ScopeOption, ttl: str | None, option: int | None) -> JsonObjec
 
 def _answer(context: typer.Context, approval: str, body: JsonObject) -> None:
     record = ask_daemon(context, partial(_send, approval=approval, body=body))
-    print_result(context, record, f"{record.get('id')} is {record.get('status')}")
+    forbidden = f": by now it is forbidden ({record['decided_rule']})" if record.get("decided_rule") else ""
+    print_result(context, record, f"{record.get('id')} is {record.get('status')}{forbidden}")
 
 
 async def _show(client: Client, approval: str) -> JsonObject:

@@ -264,12 +264,12 @@ class Conversation:
             self._prompt.line(self._style.dim("· that question is closed already"))
             return
         try:
-            await self._client.post(f"/approvals/{question.approval_id}", body)
+            record = await self._client.post(f"/approvals/{question.approval_id}", body)
         except Conflict as error:
             self._prompt.line(self._style.dim(shown(error.message)))
         else:
             self._answered.add(question.approval_id)
-            self._prompt.line(self._style.dim(f"· {decided_text(body)}: {question.subject}"))
+            self._prompt.line(self._style.dim(f"· {decided_text(body, record)}: {question.subject}"))
         if self._questions.pop(question.approval_id, None) is not None:
             self._draw_card()
 

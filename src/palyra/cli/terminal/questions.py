@@ -158,8 +158,10 @@ def _chosen(question: CardQuestion, key: str) -> AnswerChoice | None:
     return next((each for each in question.choices if word == each.key or word == str(each.number)), None)
 
 
-def decided_text(body: JsonObject) -> str:
+def decided_text(body: JsonObject, record: Mapping[str, object]) -> str:
     """Returns what an answer did, as a person is told it: `allowed (once)`, `allowed, without .envrc`."""
+    if record.get("decided_rule"):
+        return f"not allowed, because by now it is forbidden ({text_of(record['decided_rule'])})"
     decision = text_of(body.get("decision"))
     scope = f" ({body['scope']})" if "scope" in body else ""
     left = body.get("without")

@@ -336,7 +336,8 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
 
     `decided_by` is a principal, or a system principal for expiry and supersession.
     `covered_by` is set where a grant or a refusal given with another question answered. `decided_by` is then who gave it.
-    `without` lists the paths of a draft that are not to be applied.
+    `without` lists the paths of a draft that are not to be applied. `rule` is set where a yes did not count, because what
+    holds now denies the call: it names what denies.
     """
 
     TYPE: ClassVar[str] = "approval.resolved"
@@ -352,6 +353,7 @@ class ApprovalResolved(EventData, frozen=True, kw_only=True):
     covered_by: GrantId | None = None
     without: tuple[Identifier, ...] = ()
     refusal: Refusal | None = None
+    rule: Identifier | None = None
 
 
 class GrantRevoked(EventData, frozen=True, kw_only=True):

@@ -249,6 +249,8 @@ def _refusal_text(data: ApprovalResolved) -> str:
             return "The run ended before anybody answered."
         case _ if data.reason == SUPERSEDED:
             return "The person spoke instead of answering."
+        case _ if data.rule is not None:
+            return f"A person said yes, but by then it was forbidden ({data.rule}). Do not try it again."
         case _:
             is_lasting = data.refusal is not None or data.covered_by is not None
             return "The person said no. Do not try it again." if is_lasting else "The person said no."

@@ -25,6 +25,7 @@ from palyra.core.run.call import Call, CallPhase
 from palyra.core.run.state import Run
 
 APPROVAL_TIMEOUT_MS_DEFAULT = 900_000  # The design's 900 s, used where the gate names no other.
+SUPERSEDED_BY_POLICY = "superseded_by_policy"  # A yes that came when the policies denied the call already.
 UNCERTAIN_REPEAT = "uncertain_repeat"  # A call that may have happened already asks by this rule, and always alone.
 PREVIEW_LENGTH_MAX = 16 * 1024  # For all calls together; each call's own preview is with its verdict on the tape.
 TOUCHED_MAX = 64  # The most of each kind; a turn has no more calls than that.

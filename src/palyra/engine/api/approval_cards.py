@@ -24,6 +24,7 @@ LOOK_BACK_EVENTS = (40, 500)
 async def make_card(journal: Journal, provenance: ProvenanceViews, row: ApprovalRow) -> ApprovalRecord:
     request = await read_request(journal, row)
     calls = await _read_calls(journal, row, request)
+    resolved = await _read_resolution(journal, row)
     return ApprovalRecord(
         id=row.id,
         kind=row.kind.value,
@@ -48,7 +49,9 @@ async def make_card(journal: Journal, provenance: ProvenanceViews, row: Approval
         count=request.count,
         calls=calls,
         touches=request.touches or Touches(),
-        covered_by=await _read_grant_id(journal, row),
+        covered_by=resolved.covered_by if resolved is not None else None,
+        decided_reason=resolved.reason if resolved is not None else "",
+        decided_rule=resolved.rule if resolved is not None else None,
     )
 
 
@@ -73,12 +76,12 @@ async def read_request(journal: Journal, row: ApprovalRow) -> ApprovalRequested:
     return data
 
 
-async def _read_grant_id(journal: Journal, row: ApprovalRow) -> str | None:
+async def _read_resolution(journal: Journal, row: ApprovalRow) -> ApprovalResolved | None:
     if row.resolved_seq is None:
         return None
     events = await journal.read(row.session_id, row.resolved_seq - 1, 1)
     data = events[0].data if events else None
-    return data.covered_by if isinstance(data, ApprovalResolved) else None
+    return data if isinstance(data, ApprovalResolved) else None
 
 
 async def _read_calls(journal: Journal, row: ApprovalRow, request: ApprovalRequested) -> tuple[AskedCall, ...]:

@@ -246,7 +246,10 @@ class OfferedOption(GrantOption, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """An approval as people see it: its row, and its request on the tape. Secrets are markers there."""
+    """An approval as people see it: its row, and its request on the tape. Secrets are markers there.
+
+    `decided_reason` is the reason given with the answer, and `decided_rule` names what denied by the time of a yes.
+    """
 
     id: ApprovalId
     kind: str
@@ -272,6 +275,8 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[AskedCall, ...] = ()
     touches: Touches = Touches()
     covered_by: str | None = None
+    decided_reason: str = ""
+    decided_rule: str | None = None
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):

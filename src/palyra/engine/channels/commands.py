@@ -154,7 +154,9 @@ class ChannelCommands:
         answer = ApprovalAnswer(decision=decision, scope=scope, reason=f"answered in channel {case.rules.name}")
         asked = case.place.owner if row.session_id == await self._session_id(case) else None
         viewer = asked or (run.principal if run is not None else case.place.owner)
-        await self.approvals.answer(viewer, row.id, answer, by=speaker.principal)
+        card = await self.approvals.answer(viewer, row.id, answer, by=speaker.principal)
+        if card.decided_rule is not None:
+            return f"Not allowed: by now it is forbidden ({card.decided_rule}), so nothing was done."
         if decision is Decision.ALLOW:
             return "Allowed."
         return "Denied." if scope is Scope.ONCE else "Denied; equal calls are refused without a question now."

@@ -1,7 +1,8 @@
 """Turns answers to approvals into facts.
 
 Owns: a person's answer with the grant or refusal it gives, and a question that an earlier one answers.
-Does not own: what an answer does to a run (core.run), what an answer covers (core.grants), judging (gate).
+Does not own: what an answer does to a run (core.run), what an answer covers (core.grants), judging (gate, draft_gate).
+Invariant: a yes counts only if what holds at its moment (policies, agent, skills) does not deny what it allows.
 """
 
 from collections.abc import Awaitable, Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from palyra.core.drafts.changes import unmatched
-from palyra.core.errors import Conflict, Invalid, Unauthorized
+from palyra.core.errors import Conflict, Invalid, Unauthorized, Unavailable
 from palyra.core.events import Draft
 from palyra.core.events.session import SourceTrusted
 from palyra.core.events.tool import (
@@ -26,14 +27,17 @@ from palyra.core.events.tool import (
 from palyra.core.grants import REFUSED_BEFORE, GrantTerms, choose_option, decisions_for, make_grant, make_refusal
 from palyra.core.ids import GrantId
 from palyra.core.projections.rows import RunRow
+from palyra.core.run.due_end import RULES
+from palyra.core.run.questions import SUPERSEDED_BY_POLICY
 from palyra.core.run.state import OpenQuestion, Run, find_call, is_expired
 from palyra.core.run.states import is_terminal
 from palyra.core.trust import Trust
 from palyra.engine.agents import AgentDirectory
 from palyra.engine.session.commands import AnswerQuestion
+from palyra.engine.session.draft_gate import DraftGate
 from palyra.engine.session.drafts import engine_draft
 from palyra.engine.session.earlier_answers import AnswerPlace
-from palyra.engine.session.gate import Gate, gate_case
+from palyra.engine.session.gate import TOOL_AWAY, Gate, gate_case
 from palyra.engine.session.pending_commit import PendingCommit, SessionState
 from palyra.ports.clock import Clock
 
@@ -51,13 +55,18 @@ class AnswerBuilder:
     """`fold_run` reads a finished run from its tape; `look_at_clock` makes deadlines be checked now."""
 
     gate: Gate
+    draft_gate: DraftGate
     agents: AgentDirectory
     clock: Clock
     fold_run: Callable[[RunRow], Awaitable[Run | None]]
     look_at_clock: Callable[[], None]
 
-    async def answer(self, state: SessionState, command: AnswerQuestion) -> tuple[Run, Draft]:
-        """Returns the run, and the fact of the person's answer. A question that is already decided is a Conflict."""
+    async def answer(self, pending: PendingCommit, command: AnswerQuestion) -> tuple[Run, Draft]:
+        """Returns the run, and the fact of the person's answer. A question that is already decided is a Conflict.
+
+        A yes to what is denied by now ends the question too, with the rule that denies, and nothing runs.
+        """
+        state = pending.state
         live = [run for run in (state.active, *state.queued) if run and run.run_id == command.run.id]
         run = live[0] if live else await self.fold_run(command.run)
         asked = [question for question in run.questions if question.approval_id == command.approval_id] if run else []
@@ -75,6 +84,8 @@ class AnswerBuilder:
         if refusal is not None:
             place = AnswerPlace(session_id=command.run.session_id, reset_seq=state.reset_seq)
             await self.gate.earlier.require_room(refusal, place, self.clock.now_ms())
+        without = _paths_left_out(run, asked[0], command.answer.without)
+        denying = await self._denying_rule(pending, run, asked[0], command)
         data = ApprovalResolved(
             approval_id=command.approval_id,
             status=_STATUS[command.answer.decision],
@@ -85,11 +96,36 @@ class AnswerBuilder:
             grant=self._grant(command, run.agent),
             reason=command.answer.reason,
             end_run=command.answer.end_run,
-            without=_paths_left_out(run, asked[0], command.answer.without),
+            without=without,
             refusal=refusal,
         )
+        data = data if denying is None else _superseded(asked[0], denying)
         now_ms = self.clock.now_ms()
         return run, Draft(data=data, actor=command.principal, trust=Trust.OPERATOR, at_ms=now_ms, run_id=run.run_id)
+
+    async def _denying_rule(
+        self, pending: PendingCommit, run: Run, question: OpenQuestion, command: AnswerQuestion
+    ) -> str | None:
+        """Returns the rule that denies by now what a yes would let happen."""
+        decision = command.answer.decision
+        if decision not in (Decision.ALLOW, Decision.RETRY) or question.kind is ApprovalKind.BUDGET:
+            return None
+        case = gate_case(pending, run, self.agents.of_run(run.agent))
+        calls = [find_call(run, call_id) for call_id in question.calls]
+        if question.kind is ApprovalKind.DRAFT:
+            answers = [await self.draft_gate.judge_again(run, call, case, command.answer.without) for call in calls]
+            return next((each.rule for each in answers if each.verdict is Verdict.DENY), None)
+        for call in calls:
+            judged = await self.gate.judge(run, call, case)
+            if judged.verdict is Verdict.DENY and judged.rule in TOOL_AWAY:
+                message = f"{call.tool} is not here now, so nobody can judge the call; answer again once it is back"
+                raise Unavailable("tool_away", message)
+            if judged.verdict is Verdict.DENY and decision is Decision.RETRY:
+                message = f"{call.tool} is denied by now ({judged.rule}); answer done or give_up"
+                raise Conflict(SUPERSEDED_BY_POLICY, message, is_retryable=False)
+            if judged.verdict is Verdict.DENY:
+                return judged.rule
+        return None
 
     def trusted(self, state: SessionState, command: AnswerQuestion) -> tuple[SourceTrusted, ...]:
         """Returns the sources that the chosen option vouches for. Only the owner may: it is the owner's agent that acts."""
@@ -160,6 +196,22 @@ class AnswerBuilder:
             now_ms=self.clock.now_ms(),
             ttl_s=answer.ttl_s,
         )
+
+
+def is_yes(fact: Draft) -> bool:
+    return isinstance(fact.data, ApprovalResolved) and fact.data.status is ApprovalStatus.ALLOWED
+
+
+def _superseded(question: OpenQuestion, rule: str) -> ApprovalResolved:
+    return ApprovalResolved(
+        approval_id=question.approval_id,
+        status=ApprovalStatus.DENIED,
+        decision=Decision.DENY,
+        decided_by=RULES,
+        digest=question.digest,
+        reason=SUPERSEDED_BY_POLICY,
+        rule=rule,
+    )
 
 
 class _Covered(NamedTuple):

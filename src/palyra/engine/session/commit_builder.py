@@ -29,7 +29,7 @@ from palyra.core.run.states import RunState, is_terminal
 from palyra.core.trust import Trust
 from palyra.core.writes import ClearHeartbeat, SetHeartbeat, Write
 from palyra.engine.api.requests import WhenBusy
-from palyra.engine.session.answer_builder import AnswerBuilder
+from palyra.engine.session.answer_builder import AnswerBuilder, is_yes
 from palyra.engine.session.attachments import link_attached
 from palyra.engine.session.command_checks import changes_trust, has_begun, require_not_service, same_run
 from palyra.engine.session.commands import (
@@ -186,8 +186,8 @@ class CommitBuilder:
         return await self._advance(pending, run, (fact,))
 
     async def _answer(self, pending: PendingCommit, command: AnswerQuestion) -> PendingCommit:
-        run, fact = await self.answers.answer(pending.state, command)
-        for trusted in self.answers.trusted(pending.state, command):
+        run, fact = await self.answers.answer(pending, command)
+        for trusted in self.answers.trusted(pending.state, command) if is_yes(fact) else ():
             pending = await self._record(pending, RecordSessionEvent(principal=command.principal, data=trusted))
         if not is_terminal(run.state):
             return await self._advance(pending, run, (fact,))

@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from palyra.core.budget import left_usd
 from palyra.core.delegation import agents_above, channel_of
-from palyra.core.drafts.changes import ChangeSet, describe_changes, describe_left_out, digest_changes, is_folder
+from palyra.core.drafts.changes import (
+    ChangeSet,
+    describe_changes,
+    describe_left_out,
+    digest_changes,
+    is_folder,
+    without_paths,
+)
 from palyra.core.drafts.judge import (
     DELETES_MANY,
     PathGroup,
@@ -72,14 +79,10 @@ class DraftGate:
         draft = call.draft
         if draft is None:
             return _refuse(call, "", "draft_missing", "There is no draft to judge.")
-        try:
-            change_set = await self.drafts.read(call.effect_id)
-            changes = change_set.changes
-        except (PalyraError, msgspec.DecodeError, OSError) as cause:
-            log.error("draft_unreadable", effect_id=call.effect_id, error=type(cause).__name__)
-            return _refuse(call, draft.digest, "draft_missing", "What the command changed cannot be read any more.")
-        if await beside_loop(digest_changes, changes) != draft.digest:
-            return _refuse(call, draft.digest, "draft_mismatch", "What lies in the draft is not what was sealed.")
+        change_set = await self._sealed(call, draft)
+        if isinstance(change_set, DraftJudged):
+            return change_set
+        changes = change_set.changes
         taint = _taint(case, draft)
         finding = await self._find(run, case, change_set, taint)
         written = await asyncio.to_thread(name_written, changes, taint) if taint else Written()
@@ -87,6 +90,33 @@ class DraftGate:
         if answer.verdict is not Verdict.ALLOW:
             await self.drafts.release(call.effect_id)
         return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case))
+
+    async def judge_again(
+        self, run: Run, call: Call, case: GateCase, without: tuple[str, ...]
+    ) -> PolicyAnswer | DraftJudged:
+        """Judges, by what holds now, what an answer would apply: the changes without what a person left out."""
+        draft = call.draft
+        if draft is None:
+            return _refuse(call, "", "draft_missing", "There is no draft to judge.")
+        change_set = await self._sealed(call, draft)
+        if isinstance(change_set, DraftJudged):
+            if not draft.changes:
+                return change_set
+            change_set = ChangeSet(changes=draft.changes)  # What the tape says is what applying would go by.
+        changes = await beside_loop(lambda whole: without_paths(whole, without), change_set.changes)
+        finding = await self._find(run, case, replace(change_set, changes=changes), _taint(case, draft))
+        return finding.answer
+
+    async def _sealed(self, call: Call, draft: ToolDrafted) -> ChangeSet | DraftJudged:
+        """Returns the changes that were sealed, or a refusal."""
+        try:
+            change_set = await self.drafts.read(call.effect_id)
+        except (PalyraError, msgspec.DecodeError, OSError) as cause:
+            log.error("draft_unreadable", effect_id=call.effect_id, error=type(cause).__name__)
+            return _refuse(call, draft.digest, "draft_missing", "What the command changed cannot be read any more.")
+        if await beside_loop(digest_changes, change_set.changes) != draft.digest:
+            return _refuse(call, draft.digest, "draft_mismatch", "What lies in the draft is not what was sealed.")
+        return change_set
 
     async def _find(self, run: Run, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]) -> _Finding:
         changes = change_set.changes

@@ -304,6 +304,9 @@ class _Settled(msgspec.Struct, frozen=True):
     is_taint_alone: bool = False
 
 
+TOOL_AWAY = frozenset({"tool_unavailable", "unknown_tool"})  # The rules of a tool that is not here, maybe for a moment.
+
+
 def why_missing(catalog: Catalog, tool: str) -> tuple[str, str]:
     """Returns the rule and the reason for refusing a call of a tool that is not here."""
     for missing in catalog.missing():

@@ -4,7 +4,8 @@ Does not own: judging what a command changed in its draft (engine.session.draft_
 A command in a draft is of class `drafted`, whatever its text says. The text of any other is parsed, for its card and for
 grants.
 `command_words` are given only if they are all that happens. Then every word is literal, no variable is set, and nothing
-is redirected to or from a file. A grant for a kind of command relies on that.
+is redirected to or from a file. A grant for a kind of command relies on that. A command on the real folder has none, so
+that no such grant covers it: nobody judges what it changes.
 """
 
 import os
@@ -49,7 +50,7 @@ def nature_of(arguments: JsonObject, workspace: tuple[str, ...]) -> CallNature:
         effect_class=EffectClass.ONCE,
         parallel_class=ParallelClass.NEVER,
         commands=tuple(dict.fromkeys(each[0] for each in words if each)),
-        command_words=words,
+        command_words=() if is_direct(arguments) else words,
         preview=show_command(command, needs),
         wants_network=wants_network,
     )
