@@ -3,20 +3,26 @@
 import asyncio
 import random
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from palyra.adapters.store.commit_preparation import prepare_commit
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.journal import SqliteJournal, open_journal
-from palyra.core.errors import Conflict, Corrupt, PalyraError, Unavailable
+from palyra.core.commit.model import Commit, PreparedAppend
+from palyra.core.errors import Conflict, Corrupt, Invalid, PalyraError, Unavailable
 from palyra.core.events import Event
 from palyra.core.ids import SessionId
+from palyra.core.writes import ClearHeartbeat
 from palyra.ports.journal import Append
 from tests.crash.disk import Disk, Effect, Fault
 from tests.crash.faulty_vfs import registered
 from tests.support.journals import FixedClock, FixedSigner, Ids, message_user, session_created
-from tests.support.sqlite import change_from_outside, journal_at
+from tests.support.sqlite import change_from_outside, journal_at, ruin
 
 pytestmark = pytest.mark.anyio
 
@@ -166,3 +172,44 @@ async def test_an_event_that_does_not_decode_is_corrupt_and_named(tmp_path: Path
         with pytest.raises(Corrupt, match="seq 3"):
             await journal.read(session, 2, 10)
         assert len(await journal.read(session, 0, 1)) == 1
+
+
+@pytest.mark.parametrize("odd", [[1], {}, object(), 2**70, "\ud800", ()], ids=repr)
+async def test_whatever_a_commit_raises_in_the_writer_is_its_outcome_alone(tmp_path: Path, odd: Any) -> None:
+    """The second check: such a value is refused before it queues, so it is brought in behind that check."""
+    ids = Ids()
+    async with journal_at(tmp_path / "journal.db") as journal:
+        sessions = [ids.session() for _ in range(3)]
+        await journal.commit([Append(session, 0, (session_created(),)) for session in sessions])
+        prepared = [prepare_commit([Append(session, 1, (message_user("x"),))], (), None) for session in sessions]
+        prepared[1] = msgspec.structs.replace(prepared[1], writes=(ClearHeartbeat(run_id=odd),))
+        prepared.append(Commit(appends=(PreparedAppend(odd, 0, ()),)))
+        outcomes = await asyncio.gather(*map(journal._writer.commit, prepared), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes][:3] == [tuple, Invalid, tuple]
+        assert isinstance(outcomes[3], PalyraError | tuple)
+        assert await journal.commit([Append(sessions[1], 1, (message_user("y"),))])
+
+
+async def test_whatever_another_act_raises_in_the_writer_is_its_outcome_alone(tmp_path: Path) -> None:
+    async with journal_at(tmp_path / "journal.db") as journal:
+        with pytest.raises(Invalid, match="KeyError"):
+            await journal._writer.perform(lambda recorder: {"there": recorder}["absent"])
+        assert journal.is_open
+        await journal.commit([Append(Ids().session(), 0, (session_created(),))])
+
+
+async def test_a_writer_whose_file_cannot_be_opened_anew_ends_and_says_so(tmp_path: Path) -> None:
+    path, session = tmp_path / "journal.db", Ids().session()
+    journal = open_journal(JournalSettings(path=path), FixedSigner(), FixedClock())
+    await journal.commit([Append(session, 0, (session_created(),))])
+    ruin(path)
+    codes = []
+    while journal.is_open:
+        with pytest.raises(PalyraError) as caught:
+            await journal.commit([Append(session, 1, (message_user("x"),))])
+        codes.append(caught.value.code)
+        assert len(codes) < 5
+    with pytest.raises(Unavailable, match="journal_closed"):
+        await journal.commit([Append(session, 1, (message_user("x"),))])
+    with suppress(PalyraError):
+        await journal.close()

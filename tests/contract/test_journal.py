@@ -1,7 +1,9 @@
 """What every store of tapes promises: commits, reads and checkpoints."""
 
 import asyncio
+from typing import Any
 
+import msgspec
 import pytest
 
 from palyra.core.canonical import encode_plain_record
@@ -11,8 +13,8 @@ from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events import Draft, ErasedData, Event
 from palyra.core.events.codec import encode_data
 from palyra.core.events.system import AdminActed, CheckpointSigned
-from palyra.core.ids import NodeId, SessionId, StreamId, derive_node_id, system_stream
-from palyra.core.writes import Fence, ReleaseLease, SetHeartbeat, TakeLease
+from palyra.core.ids import NodeId, RunId, SessionId, StreamId, derive_node_id, system_stream
+from palyra.core.writes import Fence, ReleaseLease, SetHeartbeat, TakeLease, Write
 from palyra.ports.journal import Append, Journal
 from tests.contract.conftest import Opened, Store
 from tests.support.journals import (
@@ -406,3 +408,46 @@ async def test_a_run_ends_before_its_session_can_run_the_next(journal: Journal, 
     await journal.commit([Append(session, 1, accepted)])
     assert await refusal(journal, Append(session, 4, (run_started(second),))) == "session_busy"
     await journal.commit([Append(session, 4, (run_done(first), run_started(second)))])
+
+
+ODD = [[1], {"a": 1}, object(), 2**70, "\ud800", b"\x00", 1.5]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+async def test_an_odd_value_is_the_outcome_of_its_commit_alone(journal: Journal, ids: Ids, odd: Any) -> None:
+    sessions = [await new_session(journal, ids) for _ in range(3)]
+    run = RunId(odd) if not isinstance(odd, int) else ids.run()
+    write = SetHeartbeat(run_id=run, node=NODE, at_ms=odd if isinstance(odd, int) else 1)
+    commits = [
+        attempt(journal, Append(session, 1, (message_user("x"),)), writes=(write,) if session == sessions[1] else ())
+        for session in sessions
+    ]
+    outcomes = await asyncio.gather(*commits, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [tuple, Invalid, tuple]
+    assert [len(await journal.read(session, 0, 10)) for session in sessions] == [2, 1, 2]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("member", ["actor", "run_id", "at_ms", "trust"])
+async def test_an_odd_header_is_refused_before_it_queues(journal: Journal, ids: Ids, member: str, odd: Any) -> None:
+    session = await new_session(journal, ids)
+    drafted = msgspec.structs.replace(message_user("x"), **{member: odd})
+    with pytest.raises(Invalid):
+        await journal.commit([Append(session, 1, (drafted,))])
+    assert len(await journal.read(session, 0, 10)) == 1
+
+
+async def test_a_number_too_large_for_a_column_is_the_outcome_of_its_commit_alone(journal: Journal, ids: Ids) -> None:
+    """2**63 passes as a number of 64 bits, and no column holds it."""
+    first, second = await new_session(journal, ids), await new_session(journal, ids)
+    write = SetHeartbeat(run_id=ids.run(), node=NODE, at_ms=2**63)
+    outcomes = await asyncio.gather(
+        attempt(journal, Append(first, 1, (message_user("x"),)), writes=(write,)),
+        attempt(journal, Append(second, 1, (message_user("y"),))),
+        return_exceptions=True,
+    )
+    assert [type(outcome) for outcome in outcomes] == [Invalid, tuple]
+
+
+async def attempt(journal: Journal, append: Append, writes: tuple[Write, ...] = ()) -> tuple[Event, ...]:
+    return await journal.commit([append], writes)

@@ -74,6 +74,10 @@ class CrashingJournal:
         self._journal = journal
         self._point = point
 
+    @property
+    def is_open(self) -> bool:
+        return self._journal.is_open
+
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:

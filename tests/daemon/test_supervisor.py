@@ -10,13 +10,16 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pytest
 
+from palyra.cli import supervisor
 from tests.crash.daemon_campaign import Home as CrashHome
 from tests.support.daemons import Daemon, SupervisedDaemon, plain_environment
 from tests.support.examples import examples
+from tests.support.sqlite import ruin
 from tests.support.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +244,40 @@ def test_daemon_that_is_stuck_is_started_again_and_reports_it(daemon: Supervised
     assert "block_the_loop" in daemon.log()
 
 
+def test_writer_that_ends_is_told_and_leads_to_restarts_until_the_journal_works(daemon: SupervisedDaemon) -> None:
+    """The file is ruined under a running daemon, and put back while the supervisor still tries."""
+    journal = daemon.home / "journal.db"
+    with daemon:
+        first = daemon.child
+        command = [sys.executable, "-m", "palyra", "--home", str(daemon.home), "backup", str(daemon.home / "kept")]
+        subprocess.run(command, env=plain_environment(), check=True, capture_output=True, timeout=WAIT_S)
+        ruin(journal)
+        wait_until(lambda: _post(daemon) != 202)
+        wait_until(lambda: _readiness(daemon) == 503 or daemon.child != first)
+        wait_until(lambda: daemon.log().count("journal_closed") > 0)
+        wait_until(lambda: "error: not_a_journal" in daemon.log())  # A restart that fails is not the last one.
+        for name in ("journal.db-wal", "journal.db-shm"):
+            (daemon.home / name).unlink(missing_ok=True)
+        os.replace(daemon.home / "kept" / "journal.db", journal)
+        wait_until(lambda: "again, restarted after it ended itself" in daemon.log())
+        daemon.wait_until_ready()
+        assert daemon.child not in (None, first)
+        assert _post(daemon) == 202
+        assert daemon.stop() == 0
+
+
+def test_writer_that_ends_makes_the_daemon_unready_and_ends_it_with_the_code_of_a_restart(tmp_path: Path) -> None:
+    with Daemon(tmp_path / "home", SCRIPT) as daemon:
+        ruin(daemon.home / "journal.db")
+        seen = set()
+        while daemon.process.poll() is None:
+            _post(daemon)
+            seen.add(_readiness(daemon))
+        assert daemon.process.returncode == supervisor.RESTART_EXIT_CODE
+        assert 503 in seen
+        assert "error: journal_closed" in daemon.log()
+
+
 def test_control_groups_take_the_supervisor_for_one_of_ours(tmp_path: Path) -> None:
     code = """
 from palyra.cli.supervisor import supervise
@@ -297,6 +334,18 @@ def test_restarts_repeat_no_effect_that_may_happen_once(tmp_path: Path) -> None:
     assert kills == RESTARTS_COUNT
     assert home.acks
     assert home.audit() == []
+
+
+def _post(daemon: Daemon) -> int:
+    with suppress(OSError, HTTPException):
+        return daemon.call("POST", "/api/v1/runs", {"text": "work"})[0]
+    return 0
+
+
+def _readiness(daemon: Daemon) -> int:
+    with suppress(OSError, HTTPException):
+        return daemon.call("GET", "/readyz")[0]
+    return 0
 
 
 def _first(daemon: Daemon, run_id: str, type_name: str) -> list[dict[str, str]]:

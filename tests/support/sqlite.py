@@ -39,3 +39,12 @@ def files_holding(folder: Path, text: str) -> list[str]:
     )
     command = [sys.executable, "-c", script, str(folder), text]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+
+
+def ruin(path: Path) -> None:
+    """Makes the file of an open journal useless, as a broken disk does. Its writer keeps pages in memory, so a change from
+    outside makes it read them again."""
+    change_from_outside(path, "UPDATE tapes SET stream = stream")
+    for file in (path, path.with_name(path.name + "-wal")):
+        with file.open("r+b") as ruined:
+            ruined.write(b"no journal any more " * (1 + file.stat().st_size // 20))

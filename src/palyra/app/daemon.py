@@ -21,6 +21,8 @@ from palyra.core.errors import Unavailable
 from palyra.core.healing.model import HealingDomain
 from palyra.core.redaction import KnownSecrets
 from palyra.engine.engine import Engine
+from palyra.engine.healing.loop_watch import RESTART_EXIT_CODE
+from palyra.engine.session.session_loop import JOURNAL_CLOSED
 from palyra.gateway.http.settings import CONNECTIONS_MAX, HttpSettings
 
 # Records are many and short-lived, and hardly ever form cycles. The default pace cost a tenth of the time.
@@ -37,7 +39,10 @@ def _drop_message(words: str) -> None:
 
 
 def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _drop_message) -> None:
-    """Runs `serve` on its own event loop, with a log on standard error: lines for a terminal, else JSON."""
+    """Runs `serve` on its own event loop, with a log on standard error: lines for a terminal, else JSON.
+
+    If the journal's writer ended, the process ends with RESTART_EXIT_CODE: a new one may open what this one cannot.
+    """
     import uvloop
 
     from palyra.app.logs import configure_log
@@ -47,7 +52,13 @@ def run_daemon(home: Home, config: Config, announce: Announce, tell: Tell = _dro
     raise_limit()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    uvloop.run(serve(home, config, announce, tell, known))
+    try:
+        uvloop.run(serve(home, config, announce, tell, known))
+    except Unavailable as error:
+        if error.code != JOURNAL_CLOSED:
+            raise
+        tell(f"error: {error}")
+        raise SystemExit(RESTART_EXIT_CODE) from error
 
 
 async def serve(

@@ -73,7 +73,7 @@ class ChildEnd(NamedTuple):
     @property
     def reason(self) -> str:
         if self.signal is None:
-            return "it ended itself because it was stuck"
+            return "it ended itself because it was stuck or could not record"
         return f"it was killed by {_signal_name(self.signal)}"
 
 

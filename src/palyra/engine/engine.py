@@ -74,7 +74,8 @@ class Engine(Services):
                 one.cancel()
         if self.failed.is_set():
             raise Unavailable(
-                JOURNAL_CLOSED, "the journal's writer ended; the log says why. Check the disk, then restart"
+                JOURNAL_CLOSED,
+                "the journal's writer ended; the log says why. Check the disk. A supervisor restarts this",
             )
 
     async def drain(self, timeout_s: float) -> bool:
@@ -95,7 +96,12 @@ class Engine(Services):
         for service in self._setup.services:
             await service.close()
         await self._setup.ports.anchors.keep(await self._sign_once())
-        await self._setup.journal.close()
+        try:
+            await self._setup.journal.close()
+        except PalyraError as error:
+            if not self.failed.is_set():
+                raise
+            log.error("journal_not_closed", code=error.code, message=error.message)
 
     async def _sign_regularly(self) -> None:
         while True:

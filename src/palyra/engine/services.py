@@ -157,6 +157,7 @@ class Services:
     def _add_status(self, setup: EngineSetup, parts: EngineParts, verify: Verify) -> None:
         self.status = StatusService(
             state=setup.views.state,
+            can_record=lambda: setup.journal.is_open,
             slots=parts.slots,
             catalog=setup.ports.catalog,
             directory=parts.agents,

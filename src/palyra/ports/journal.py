@@ -41,6 +41,11 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Journal(Protocol):
+    @property
+    def is_open(self) -> bool:
+        """False once nothing can be recorded any more: it was closed, or its writer ended."""
+        ...
+
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:

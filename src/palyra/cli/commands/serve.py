@@ -4,6 +4,8 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from palyra.cli import supervisor
 from palyra.cli.commands.config import load_or_explain, look_further, warning_line
 from palyra.cli.options import home_of
 from palyra.cli.output import print_notice
+from palyra.core.errors import PalyraError
 
 if TYPE_CHECKING:
     from palyra.config import Config
@@ -78,10 +81,24 @@ def serve(
             _print_copyable("to log in with a browser:", f"{palyra} login-link")
         _print_copyable("talk to it in another terminal:", f"{palyra} chat{_url_option(config, address)}")
 
-    def tell(words: str) -> None:
-        typer.echo(words, err=True)
+    with _asking_for_another_try(reason):
+        run_daemon(home, config, announce, _tell)
 
-    run_daemon(home, config, announce, tell)
+
+@contextmanager
+def _asking_for_another_try(reason: str) -> Iterator[None]:
+    """A restart that fails may work later, when the disk is back or the port is free. The supervisor tries again."""
+    try:
+        yield
+    except PalyraError as error:
+        if not reason:
+            raise
+        _tell(f"error: {error}")
+        raise typer.Exit(supervisor.RESTART_EXIT_CODE) from error
+
+
+def _tell(words: str) -> None:
+    typer.echo(words, err=True)
 
 
 def _print_copyable(label: str, words: str) -> None:

@@ -22,6 +22,7 @@ from palyra.ports.tools import Catalog
 @dataclass(slots=True, kw_only=True)
 class StatusService:
     state: State
+    can_record: Callable[[], bool]
     slots: RunSlots
     catalog: Catalog
     directory: AgentDirectory
@@ -37,7 +38,7 @@ class StatusService:
         """Returns `ok` for each part, or what is wrong with it."""
         try:
             await self.state.last_position()
-            journal = "ok"
+            journal = "ok" if self.can_record() else "its writer has ended; the daemon ends and is started again"
         except PalyraError as error:
             journal = str(error)
         runs = "draining" if self.is_draining else "ok"

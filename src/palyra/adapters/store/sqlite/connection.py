@@ -25,6 +25,7 @@ MAPPED_BYTES_MAX = 256 * 1024 * 1024  # Old pages are read without a copy. This 
 # The log grows to about 16 MiB before it is copied back: fewer, longer copies were measured faster.
 WAL_PAGES_MAX = 4_000
 PAGE_ROWS_MAX = 10_000  # Limits the rows of one read to a page.
+UNOPENABLE = "journal_unopenable"
 PID_BYTES_MAX = 20  # No process id has more digits.
 
 Bindings = tuple[str | int, ...] | dict[str, str | int | None]
@@ -171,7 +172,7 @@ def as_our_error(cause: apsw.Error, path: Path) -> PalyraError:
         case apsw.ReadOnlyError() | apsw.PermissionsError():
             return Unavailable("journal_read_only", f"{path} cannot be written; check its permissions and the mount")
         case apsw.CantOpenError():
-            return Unavailable("journal_unopenable", f"{path} cannot be opened; check that it is a file we may write")
+            return Unavailable(UNOPENABLE, f"{path} cannot be opened; check that it is a file we may write")
         case apsw.NotADBError():
             return Corrupt("not_a_journal", f"{path} is not a journal; restore it from a backup or choose another path")
         case apsw.CorruptError():

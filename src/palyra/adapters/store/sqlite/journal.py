@@ -79,15 +79,20 @@ class SqliteJournal:
         self.pairing = SqlitePairing(self._reads)
         self.outbox = SqliteOutbox(self._reads)
 
+    @property
+    def is_open(self) -> bool:
+        return self._writer.is_open
+
     async def commit(
         self, appends: Sequence[Append], writes: Sequence[Write] = (), fence: Fence | None = None
     ) -> tuple[Event, ...]:
+        commit = prepare_commit(appends, writes, fence)
         for append in appends:
             self.provenance.expect(append.drafts)
             self.approvals.expect(append.drafts)
         if any(isinstance(write, PutMemory) for write in writes):
             self._memory_items.expect_row()
-        return await self._writer.commit(prepare_commit(appends, writes, fence))
+        return await self._writer.commit(commit)
 
     async def read(self, stream: StreamId, after_seq: int, limit: int) -> tuple[Event, ...]:
         return await self._reads.ask(lambda connection: read_tape(connection, stream, after_seq, limit))
@@ -120,5 +125,6 @@ class SqliteJournal:
         return self._checkpoint(recorder) if recorder.cache.numbers().position else ()
 
     def _checkpoint(self, recorder: Recorder) -> tuple[Event, ...]:
+        recorder.reopen_broken()
         recorder.retry_empty_log()
         return sign_heads(recorder, self._signer, self._clock.now_ms())

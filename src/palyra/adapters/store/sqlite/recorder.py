@@ -3,9 +3,13 @@
 Owns: the connection, its transactions, and what follows when one fails.
 Does not own: what a commit may do (core.commit), its statements (plan_writes), the thread all of this runs in (writer).
 
+Whatever a commit raises is the outcome of that commit alone: the others of its group are tried again without it. Only a
+fault of the file is everybody's.
+
 A failed transaction is rolled back and the cache is dropped. The disk may still hold its frames in the log, without the
 fsync that would have made them count. So before the next group a harmless commit is written over them. Only when that
-worked is the connection opened anew and trusted again.
+worked is the connection opened anew and trusted again. A file that cannot be opened anew ends the recorder; a disk that
+is full or fails for a while does not.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +17,11 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 import apsw
+import structlog
 
 from palyra.adapters.store.sqlite.connection import (
     BUSY_TIMEOUT_MS,
+    UNOPENABLE,
     JournalSettings,
     WriterLock,
     as_our_error,
@@ -29,15 +35,20 @@ from palyra.adapters.store.sqlite.plan_writes import write_plan
 from palyra.adapters.store.writer_cache import WriterCache
 from palyra.core.commit.model import Commit
 from palyra.core.commit.plan import CommitOutcome, CommitPlan
-from palyra.core.errors import Conflict, Invalid, PalyraError
+from palyra.core.errors import Conflict, Corrupt, Invalid, PalyraError
 from palyra.core.events import Event
 
 LOG_WAIT_MS = 250  # Every commit waits behind it, and a reader that takes longer may take for ever.
 
 Answer = TypeVar("Answer")
 
-# A value that no column can hold, or a row that should not exist, is the fault of one commit, not of the disk.
-_FAULTS_OF_A_COMMIT = (apsw.ConstraintError, OverflowError, UnicodeEncodeError)
+log = structlog.get_logger()
+
+# Trying each commit of a group alone would meet the same fault again. Any other fault may be that of one commit.
+_FAULTS_OF_THE_FILE = (
+    apsw.FullError, apsw.IOError, apsw.NotADBError, apsw.BusyError, apsw.LockedError, apsw.ReadOnlyError,
+    apsw.PermissionsError, apsw.CantOpenError,
+)  # fmt: skip
 _CODE_BY_CONSTRAINT = {
     "sessions.owner, sessions.key": "session_key_taken",
     "runs.principal, runs.idempotency_key": "idempotency_key_taken",
@@ -59,21 +70,31 @@ class Recorder:
                 self.cache = WriterCache(SqliteLookup(self.connection))
         self._is_open = True
         self._is_suspect = False
+        self.is_lost = False  # The file cannot be opened anew. Nothing can be recorded any more.
         self._has_old_text = True  # A killed process may have left a log with text that it had erased.
 
     def commit_group(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
         """Returns one outcome for each commit, in order. Refused commits leave the others untouched."""
-        try:
-            return self._commit_together(commits)
-        except _FAULTS_OF_A_COMMIT:
-            return [self._commit_alone(commit) for commit in commits]
-        except (apsw.Error, PalyraError) as cause:
-            return [self._as_outcome(cause) for _ in commits]
+        outcomes = self.attempt(lambda: self._commit_together(commits))
+        if isinstance(outcomes, list):
+            return outcomes
+        if self._is_suspect and isinstance(outcomes, (*_FAULTS_OF_THE_FILE, PalyraError)):
+            return [self._as_outcome(outcomes) for _ in commits]
+        return [self._commit_alone(commit) for commit in commits]
 
-    def perform(self, act: Callable[["Recorder"], Answer]) -> Answer:
+    def attempt(self, act: Callable[[], Answer]) -> Answer | Exception:
+        """The edge of the writer's thread: what `act` raises is its outcome, and never the end of the thread."""
+        try:
+            return act()
+        except Exception as cause:
+            return cause
+
+    def perform(self, act: Callable[["Recorder"], Answer]) -> Answer | PalyraError:
         """Runs something other than a commit, between two groups."""
-        with our_errors(self._settings.path):
-            return act(self)
+        answer = self.attempt(lambda: act(self))
+        # Reading can meet a broken file as well as writing can. The next commit or checkpoint opens it anew.
+        self._is_suspect |= isinstance(answer, (*_FAULTS_OF_THE_FILE, apsw.CorruptError))
+        return self._as_outcome(answer) if isinstance(answer, Exception) else answer
 
     def record(self, commit: Commit) -> tuple[Event, ...]:
         """Records one commit of our own inside the caller's transaction. The caller also calls forget or settle."""
@@ -84,7 +105,7 @@ class Recorder:
 
     @contextmanager
     def transaction(self) -> Iterator[apsw.Connection]:
-        self._reopen_broken()
+        self.reopen_broken()
         with self._transaction() as connection:
             yield connection
 
@@ -125,12 +146,23 @@ class Recorder:
             self.empty_log()
 
     def vacuum(self) -> None:
-        self._reopen_broken()
+        self.reopen_broken()
         self.connection.execute("VACUUM")
         self.empty_log()
 
     def forget(self) -> None:
         self.cache.forget(SqliteLookup(self.connection))
+
+    def reopen_broken(self) -> None:
+        """Opens the file anew after a fault, before anything is written. Raises what is wrong with it."""
+        if not self._is_suspect:
+            return
+        try:
+            self._reopen()
+        except (apsw.Error, PalyraError) as cause:
+            problem = self._as_outcome(cause)
+            self.is_lost = isinstance(problem, Corrupt) or problem.code == UNOPENABLE
+            raise problem from cause
 
     def close(self) -> None:
         if self._is_suspect and self._is_open:
@@ -144,7 +176,7 @@ class Recorder:
             self._unlock()
 
     def _commit_together(self, commits: Sequence[Commit]) -> list[CommitOutcome]:
-        self._reopen_broken()
+        self.reopen_broken()
         plan = CommitPlan(self.cache)
         with self._transaction() as connection:
             outcomes = plan.add_all(commits)
@@ -154,30 +186,29 @@ class Recorder:
 
     def _commit_alone(self, commit: Commit) -> CommitOutcome:
         """Tries one commit again without the others, from the file as it is, so that only the guilty one fails."""
-        try:
-            self.forget()
-            return self._commit_together((commit,))[0]
-        except apsw.ConstraintError as cause:
-            return _as_conflict(cause)
-        except (OverflowError, UnicodeEncodeError):
-            return Invalid("value_invalid", "a number or a text of this commit is one that no column can hold")
-        except (apsw.Error, PalyraError) as cause:
-            return self._as_outcome(cause)
+        self.forget()
+        outcome = self.attempt(lambda: self._commit_together((commit,))[0])
+        return self._as_outcome(outcome) if isinstance(outcome, Exception) else outcome
 
-    def _as_outcome(self, cause: apsw.Error | PalyraError) -> PalyraError:
+    def _as_outcome(self, cause: Exception) -> PalyraError:
         """Returns a new error for each waiter, because raising an error changes it."""
-        if isinstance(cause, PalyraError):
-            return type(cause)(cause.code, cause.message, is_retryable=cause.is_retryable)
-        return as_our_error(cause, self._settings.path)
+        match cause:
+            case PalyraError():
+                return type(cause)(cause.code, cause.message, is_retryable=cause.is_retryable)
+            case apsw.ConstraintError():
+                return _as_conflict(cause)
+            case apsw.Error():
+                return as_our_error(cause, self._settings.path)
+            case _:
+                log.error("journal_refused", exc_info=cause)
+                return Invalid("value_invalid", f"this cannot be recorded ({type(cause).__name__}); the log says why")
 
     def _roll_back(self) -> None:
         with suppress(apsw.Error):
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
 
-    def _reopen_broken(self) -> None:
-        if not self._is_suspect:
-            return
+    def _reopen(self) -> None:
         if self._is_open:
             self._write_over()
             self._is_open = False

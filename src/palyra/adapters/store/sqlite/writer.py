@@ -3,8 +3,9 @@
 Does not own: what a commit does (recorder).
 While one group is being made durable, the next gathers in the queue.
 Invariants: requests are served in order. A cancelled waiter harms no one; its commit happens as a whole or not at all.
-Nobody waits for ever: when the thread ends, for whatever reason, all that is left is refused. At most QUEUED_MAX
-requests of an event loop wait; the next one waits for a place.
+What one request raises is the outcome of that request. The thread ends when it is stopped, or when the file cannot be
+opened anew after a fault. Then all that is left is refused, so nobody waits for ever. At most QUEUED_MAX requests of an
+event loop wait; the next one waits for a place.
 """
 
 import asyncio
@@ -100,6 +101,11 @@ class Writer:
         self._end: concurrent.futures.Future[None] = concurrent.futures.Future()
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
+    @property
+    def is_open(self) -> bool:
+        """False once the thread ended or was asked to: nothing can be recorded any more."""
+        return not self._is_closed
+
     def commit(self, commit: Commit) -> Awaitable[tuple[Event, ...]]:
         return self._ask(commit)
 
@@ -157,7 +163,7 @@ class Writer:
 
     def _serve(self) -> None:
         try:
-            while self._drain():
+            while not self._recorder.is_lost and self._drain():
                 self._serve_group()
                 self._group = []
         finally:
@@ -198,12 +204,7 @@ class Writer:
             _tell(list(zip(requests, outcomes, strict=True)))
 
     def _serve_act(self, request: _Request, act: Act) -> None:
-        answer: Any
-        try:
-            answer = self._recorder.perform(act)
-        except PalyraError as problem:
-            answer = problem
-        _tell([(request, answer)])
+        _tell([(request, self._recorder.perform(act))])
 
     def _refuse_the_rest(self) -> None:
         with self._put_lock:
