@@ -213,6 +213,7 @@ def hooked() -> SlackChannel:
 async def read(payload: dict, **fields: str) -> InboundMessage:
     read = await hooked().read_request(request(json.dumps(payload).encode(), **fields))
     assert isinstance(read, tuple)
+    assert isinstance(read[0].message, InboundMessage)
     return read[0].message
 
 
@@ -236,6 +237,7 @@ async def test_a_slash_command_is_a_mention() -> None:
     form = urlencode({"command": "/palyra", "text": "/status", "channel_id": "C1", "user_id": "U1", "trigger_id": "t"})
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
+    assert isinstance(found[0].message, InboundMessage)
     assert (found[0].message.text, found[0].message.mentions) == ("/status", (SELF,))
 
 
@@ -253,6 +255,7 @@ async def test_a_slash_command_of_slack_is_a_command_of_ours(command: str, text:
     form = urlencode({"command": command, "text": text, "channel_id": "D1", "user_id": "U1", "trigger_id": "t"})
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
+    assert isinstance(found[0].message, InboundMessage)
     assert found[0].message.text == expected
 
 

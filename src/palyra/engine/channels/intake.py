@@ -8,7 +8,9 @@ Messages of one conversation are taken one after another.
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
@@ -16,10 +18,6 @@ from palyra.core.channels.bursts import Burst, joined
 from palyra.core.channels.commands import unknown_command_text
 from palyra.core.channels.identity import Place, Speaker, is_linked, place_of, speaker_of
 from palyra.core.channels.model import (
-    ATTACHMENTS_MAX,
-    DISPLAY_LENGTH_MAX,
-    ID_LENGTH_MAX,
-    TEXT_LENGTH_MAX,
     ChannelBusy,
     ChannelKind,
     InboundMessage,
@@ -35,7 +33,8 @@ from palyra.core.channels.router import (
     WordsGiven,
     route,
 )
-from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
+from palyra.core.channels.unread import require_plain
+from palyra.core.errors import Conflict, PalyraError, Unavailable
 from palyra.core.events.run import ReplyAddress
 from palyra.core.ids import RunId
 from palyra.core.writes import Write
@@ -61,6 +60,7 @@ HINT_EVERY_MS = 3_600_000
 HINTS_REMEMBERED_MAX = 4_096
 
 log = structlog.get_logger()
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class ChannelIntake:
     def place(self, message: InboundMessage, complete: Complete | None = None) -> "asyncio.Future[Receipt]":
         """Gives a message its place in the conversation, and returns what will come of it."""
         channel = self.directory.get(message.channel)
-        _require_fitting(message)
+        require_plain(message)
         key = (message.channel, message.conversation_id)
         conversation = self._conversations.get(key)
         if conversation is None:
@@ -166,11 +166,7 @@ class ChannelIntake:
         """Takes messages in their order. One that fails takes nothing from the others."""
         words: list[_Heard] = []
         for one in waiting:
-            try:
-                heard = await self._hear(one, channel)
-            except PalyraError as error:
-                _fail(one, error)
-                continue
+            heard = await _tried([one], self._hear(one, channel))
             if heard is None:
                 continue
             if isinstance(heard.routed, WordsGiven):
@@ -179,7 +175,7 @@ class ChannelIntake:
                 continue
             await self._say(words, channel)
             words = []
-            await self._settle(heard, channel)
+            await _tried([one], self._settle(heard, channel))
         await self._say(words, channel)
         self.heard.note(one.message for one in waiting if _is_ignored(one))
 
@@ -206,26 +202,23 @@ class ChannelIntake:
     async def _settle(self, heard: _Heard, channel: ConfiguredChannel) -> None:
         """Performs a command, uses a code, or tells a stranger how to pair."""
         message = heard.waiting.message
-        try:
-            match heard.routed:
-                case CommandGiven(command=command):
-                    written_at_ms = message.written_at_ms
-                    case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
-                    text = await self.commands.perform(command, case)
-                    await self._commit(self._notice(message, text))
-                    _answer(heard.waiting, Receipt(is_accepted=True))
-                case UnknownCommandGiven(word=word):
-                    await self._commit(self._notice(message, unknown_command_text(word)))
-                    _answer(heard.waiting, Receipt(is_accepted=True))
-                case CodeGiven(code=code):
-                    _answer(heard.waiting, await self._use_code(message, code))
-                case PairingNeeded():
-                    await self._hint(message)
-                    _answer(heard.waiting, Receipt(is_accepted=False, reason="pairing_needed"))
-                case WordsGiven() | Ignored():
-                    return
-        except PalyraError as error:
-            _fail(heard.waiting, error)
+        match heard.routed:
+            case CommandGiven(command=command):
+                written_at_ms = message.written_at_ms
+                case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
+                text = await self.commands.perform(command, case)
+                await self._commit(self._notice(message, text))
+                _answer(heard.waiting, Receipt(is_accepted=True))
+            case UnknownCommandGiven(word=word):
+                await self._commit(self._notice(message, unknown_command_text(word)))
+                _answer(heard.waiting, Receipt(is_accepted=True))
+            case CodeGiven(code=code):
+                _answer(heard.waiting, await self._use_code(message, code))
+            case PairingNeeded():
+                await self._hint(message)
+                _answer(heard.waiting, Receipt(is_accepted=False, reason="pairing_needed"))
+            case WordsGiven() | Ignored():
+                return
 
     async def _use_code(self, message: InboundMessage, code: str) -> Receipt:
         def writes_after(is_right: bool) -> tuple[Write, ...]:
@@ -256,12 +249,10 @@ class ChannelIntake:
             first = by_envelope[burst.first.envelope_id]
             own = {message.envelope_id for message in burst.messages}
             replies = [heard.waiting for heard in words if heard.waiting.message.envelope_id in own]
-            try:
-                run_id, fresh = await self._start_fresh(burst, first, channel)
-            except PalyraError as error:
-                for waiting in replies:
-                    _fail(waiting, error)
+            started = await _tried(replies, self._start_fresh(burst, first, channel))
+            if started is None:
                 continue
+            run_id, fresh = started
             for waiting in replies:
                 is_first = waiting.message.envelope_id in fresh
                 fresh.discard(waiting.message.envelope_id)
@@ -342,12 +333,19 @@ async def _read_files(waiting: _Waiting) -> None:
     """Reads the files of a message that is wanted, in its place: later ones of its conversation wait, no others do."""
     if waiting.complete is None:
         return
-    try:
-        async with asyncio.timeout(FILES_S):
-            waiting.message = await waiting.complete()
-    except TimeoutError:
-        log.warning("channel_files_late", channel=waiting.message.channel)
-        waiting.message = with_attachments(waiting.message, (), ("that was attached",))
+    message = waiting.message
+    outcome = await _outcome(_completed(waiting.complete))
+    if isinstance(outcome, Exception):
+        log.warning("channel_files_unread", channel=message.channel, error=type(outcome).__name__)
+        outcome = with_attachments(message, (), ("that was attached",))
+    waiting.message = outcome
+
+
+async def _completed(complete: Complete) -> InboundMessage:
+    async with asyncio.timeout(FILES_S):
+        message = await complete()
+    require_plain(message)
+    return message
 
 
 def _reply_to(message: InboundMessage) -> ReplyAddress:
@@ -359,18 +357,6 @@ def _reply_to(message: InboundMessage) -> ReplyAddress:
     )
 
 
-def _require_fitting(message: InboundMessage) -> None:
-    """Refuses what no platform sends. Adapters cut what may be longer, such as a display name."""
-    ids = (message.envelope_id, message.conversation_id, message.sender_id)
-    optional = [each for each in (message.thread_id, message.message_id) if each is not None]
-    if not all(1 <= len(each) <= ID_LENGTH_MAX for each in (*ids, *optional)):
-        raise Invalid("message_invalid", f"ids of a message have 1 to {ID_LENGTH_MAX} characters")
-    if len(message.text) > TEXT_LENGTH_MAX or len(message.sender_display) > DISPLAY_LENGTH_MAX:
-        raise Invalid("message_invalid", f"a message has at most {TEXT_LENGTH_MAX} characters")
-    if len(message.attachments) > ATTACHMENTS_MAX:
-        raise Invalid("message_invalid", f"a message has at most {ATTACHMENTS_MAX} attachments")
-
-
 def _is_ignored(waiting: _Waiting) -> bool:
     reply = waiting.reply
     return reply.done() and not reply.cancelled() and reply.exception() is None and not reply.result().is_accepted
@@ -379,6 +365,33 @@ def _is_ignored(waiting: _Waiting) -> bool:
 def _answer(waiting: _Waiting, receipt: Receipt) -> None:
     if not waiting.reply.done():
         waiting.reply.set_result(receipt)
+
+
+async def _tried(waiting: Sequence[_Waiting], step: Awaitable[Done]) -> Done | None:
+    """Takes a step with messages. What the step fails with is their outcome, and nobody else's."""
+    outcome = await _outcome(step)
+    if not isinstance(outcome, Exception):
+        return outcome
+    for one in waiting:
+        _fail(one, _told(outcome, one.message))
+    return None
+
+
+async def _outcome(step: Awaitable[Done]) -> Done | Exception:
+    """Returns what a step raises as a value: a bug that one message meets ends nothing else."""
+    (outcome,) = await asyncio.gather(step, return_exceptions=True)
+    if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _told(error: Exception, message: InboundMessage) -> PalyraError:
+    """Only the kind of a foreign error is told: its words could hold those of the message. It may be tried again."""
+    if isinstance(error, PalyraError):
+        return error
+    log.error("channel_message_failed", channel=message.channel, error=type(error).__name__)
+    told = f"the message could not be taken: {type(error).__name__}"
+    return Unavailable("message_failed", told) if isinstance(error, OSError) else Conflict("message_failed", told)
 
 
 def _fail(waiting: _Waiting, error: PalyraError) -> None:
