@@ -7,22 +7,19 @@ Messages of one conversation are taken one after another.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 import structlog
 
 from palyra.core.channels.bursts import Burst, joined
 from palyra.core.channels.commands import unknown_command_text
-from palyra.core.channels.identity import Place, Speaker, is_linked, place_of, speaker_of
+from palyra.core.channels.identity import Place, Speaker, as_earlier, is_linked, place_of, speaker_of
 from palyra.core.channels.model import (
-    ATTACHMENTS_MAX,
-    DISPLAY_LENGTH_MAX,
-    ID_LENGTH_MAX,
-    TEXT_LENGTH_MAX,
     ChannelBusy,
     ChannelKind,
     InboundMessage,
+    fitting,
     with_attachments,
 )
 from palyra.core.channels.router import (
@@ -123,7 +120,7 @@ class ChannelIntake:
     def place(self, message: InboundMessage, complete: Complete | None = None) -> "asyncio.Future[Receipt]":
         """Gives a message its place in the conversation, and returns what will come of it."""
         channel = self.directory.get(message.channel)
-        _require_fitting(message)
+        message = fitting(message)
         key = (message.channel, message.conversation_id)
         conversation = self._conversations.get(key)
         if conversation is None:
@@ -168,7 +165,7 @@ class ChannelIntake:
         for one in waiting:
             try:
                 heard = await self._hear(one, channel)
-            except PalyraError as error:
+            except Exception as error:  # The edge of a message
                 _fail(one, error)
                 continue
             if heard is None:
@@ -201,6 +198,13 @@ class ChannelIntake:
             await self._forgo(message, channel)
             _answer(waiting, Receipt(is_accepted=False, reason=routed.reason))
             return None
+        earlier = as_earlier(message)
+        if earlier is not None:
+            before = speaker_of(earlier, rules.kind, link, self.directory.may_approve(link, now_ms), now_ms)
+            place = place_of(earlier, rules, before)
+            if place != place_of(message, rules, speaker) and await self.commands.has_session(place):
+                speaker = speaker if speaker.via is not None else before
+                return _Heard(waiting=waiting, speaker=speaker, place=place, routed=routed)
         return _Heard(waiting=waiting, speaker=speaker, place=place_of(message, rules, speaker), routed=routed)
 
     async def _settle(self, heard: _Heard, channel: ConfiguredChannel) -> None:
@@ -224,7 +228,7 @@ class ChannelIntake:
                     _answer(heard.waiting, Receipt(is_accepted=False, reason="pairing_needed"))
                 case WordsGiven() | Ignored():
                     return
-        except PalyraError as error:
+        except Exception as error:  # The edge of a message
             _fail(heard.waiting, error)
 
     async def _use_code(self, message: InboundMessage, code: str) -> Receipt:
@@ -250,15 +254,20 @@ class ChannelIntake:
         await self._commit(self._notice(message, PAIRING_HINT))
 
     async def _say(self, words: list[_Heard], channel: ConfiguredChannel) -> None:
-        """Starts a run with the words of each burst, or steers the active one."""
+        """Starts a run with the words of each burst, or steers the active one. One message spoils no burst."""
         by_envelope = {heard.waiting.message.envelope_id: heard for heard in words}
-        for burst in joined([heard.waiting.message for heard in words]):
+        bursts = deque(joined([heard.waiting.message for heard in words]))
+        while bursts:
+            burst = bursts.popleft()
             first = by_envelope[burst.first.envelope_id]
             own = {message.envelope_id for message in burst.messages}
             replies = [heard.waiting for heard in words if heard.waiting.message.envelope_id in own]
             try:
                 run_id, fresh = await self._start_fresh(burst, first, channel)
-            except PalyraError as error:
+            except Exception as error:  # The edge of a message
+                if isinstance(error, Invalid) and len(burst.messages) > 1:
+                    bursts.extendleft(Burst(messages=(each,)) for each in reversed(burst.messages))
+                    continue
                 for waiting in replies:
                     _fail(waiting, error)
                 continue
@@ -344,9 +353,9 @@ async def _read_files(waiting: _Waiting) -> None:
         return
     try:
         async with asyncio.timeout(FILES_S):
-            waiting.message = await waiting.complete()
-    except TimeoutError:
-        log.warning("channel_files_late", channel=waiting.message.channel)
+            waiting.message = fitting(await waiting.complete())
+    except Exception as error:  # The edge of a message; what an adapter or a platform does with a file
+        log.warning("channel_files_unread", channel=waiting.message.channel, why=type(error).__name__)
         waiting.message = with_attachments(waiting.message, (), ("that was attached",))
 
 
@@ -359,18 +368,6 @@ def _reply_to(message: InboundMessage) -> ReplyAddress:
     )
 
 
-def _require_fitting(message: InboundMessage) -> None:
-    """Refuses what no platform sends. Adapters cut what may be longer, such as a display name."""
-    ids = (message.envelope_id, message.conversation_id, message.sender_id)
-    optional = [each for each in (message.thread_id, message.message_id) if each is not None]
-    if not all(1 <= len(each) <= ID_LENGTH_MAX for each in (*ids, *optional)):
-        raise Invalid("message_invalid", f"ids of a message have 1 to {ID_LENGTH_MAX} characters")
-    if len(message.text) > TEXT_LENGTH_MAX or len(message.sender_display) > DISPLAY_LENGTH_MAX:
-        raise Invalid("message_invalid", f"a message has at most {TEXT_LENGTH_MAX} characters")
-    if len(message.attachments) > ATTACHMENTS_MAX:
-        raise Invalid("message_invalid", f"a message has at most {ATTACHMENTS_MAX} attachments")
-
-
 def _is_ignored(waiting: _Waiting) -> bool:
     reply = waiting.reply
     return reply.done() and not reply.cancelled() and reply.exception() is None and not reply.result().is_accepted
@@ -381,7 +378,12 @@ def _answer(waiting: _Waiting, receipt: Receipt) -> None:
         waiting.reply.set_result(receipt)
 
 
-def _fail(waiting: _Waiting, error: PalyraError) -> None:
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    """Answers with an error. What fails for no reason that we know would fail again, so it is not asked for again."""
+    if not isinstance(error, PalyraError):
+        log.error("channel_message_failed", channel=waiting.message.channel, exc_info=error)
+        cause, error = error, Invalid("message_failed", f"the message could not be taken ({type(error).__name__})")
+        error.__cause__ = cause
     if error.code == ENVELOPE_TAKEN:
         _answer(waiting, DUPLICATE)
     if not waiting.reply.done():
