@@ -11,6 +11,7 @@ import apsw
 from palyra.core.channel_writes import (
     CountPairingAttempts,
     DropPairingRequest,
+    KeepDeadLetter,
     PutLink,
     PutPairingCode,
     PutPairingRequest,
@@ -186,7 +187,7 @@ def key_of(write: Write) -> tuple[str, Row]:
             return "pairing_requests", (approval_id,)
         case CountPairingAttempts(attempts=counted):
             return "pairing_attempts", (counted.channel, counted.sender_id)
-        case QueueOutbox(item=item) | SetOutbox(item=item):
+        case QueueOutbox(item=item) | KeepDeadLetter(item=item) | SetOutbox(item=item):
             return "outbox", (item.id,)
         case _:
             assert_never(write)
@@ -266,7 +267,7 @@ def _apply(tables: Tables, write: Write) -> None:
             _apply_memory(tables, write)
         case MentionMemory() | UnmentionMemory():
             _apply_memory(tables, write)
-        case QueueOutbox() | SetOutbox():
+        case QueueOutbox() | KeepDeadLetter() | SetOutbox():
             _apply_outbox(rows, key, write)
         case RecordEnvelope() | PutPosition() | SetChannelPaused() | PutLink():
             _apply_channel(rows, key, write)
@@ -309,7 +310,7 @@ def _candidate(candidate: Candidate) -> Row:
     return (*named, candidate.revision, candidate.updated_at_ms)
 
 
-def _apply_outbox(rows: dict[Row, Row], key: Row, write: QueueOutbox | SetOutbox) -> None:
+def _apply_outbox(rows: dict[Row, Row], key: Row, write: QueueOutbox | KeepDeadLetter | SetOutbox) -> None:
     item = write.item
     said = (item.state.value, item.attempts, item.part, item.not_before_ms, item.error, item.updated_at_ms)
     if isinstance(write, SetOutbox):

@@ -11,6 +11,7 @@ from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import ChannelKind, ChannelRules, DirectMessages, InboundMessage
 from palyra.core.channels.outbox import OutboxState
 from palyra.core.channels.pairing_codes import shown_code
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.errors import Unavailable
 from palyra.core.events.run import MessageUser
 from palyra.core.events.tool import ApprovalStatus, Decision
@@ -122,7 +123,7 @@ class MemoryPlatform:
 class DroppingInlet:
     """Takes every message and keeps none."""
 
-    async def receive(self, message: InboundMessage, complete: Complete | None = None) -> None:
+    async def receive(self, message: InboundMessage | UnreadMessage, complete: Complete | None = None) -> None:
         """Drops the message."""
 
     def begin(self, history: ChannelHistory) -> None:

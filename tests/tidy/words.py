@@ -8,11 +8,13 @@ from tests.tidy.source import Fault, FunctionNode, Source
 
 BANNED_WORDS = frozenset({"manager", "helper", "helpers", "util", "utils", "common", "info"})
 BANNED_PREFIXES = ("handle_", "process_")  # Of functions: a verb that says nothing.
-# The request edge, the tool runner and the task supervisor may catch everything: "module.function" of each.
+# The request and message edge, the tool runner and the task supervisor may catch everything: "module.function" of each.
 BROAD_EXCEPT_PLACES: tuple[str, ...] = (
     "palyra.gateway.http.application.Gateway.__call__",
     # Part of running a tool: what its code raises there must become a denial, or it ends the session's loop.
     "palyra.engine.session.call_nature.read_nature",
+    # The message edge: what one message raises is that message's outcome, and the channel reads the next.
+    "palyra.core.channels.unread.read_or_mark",
 )
 
 _UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")

@@ -67,6 +67,13 @@ class QueueOutbox(msgspec.Struct, frozen=True):
     item: OutboxItem
 
 
+class KeepDeadLetter(msgspec.Struct, frozen=True):
+    """Adds a message that came in and could not be read. Of its channel's, those before the newest `kept_max` go."""
+
+    item: OutboxItem
+    kept_max: int
+
+
 class SetOutbox(msgspec.Struct, frozen=True):
     """Replaces an item of the outbox. Items that were sent before `kept_from_ms` are forgotten."""
 
@@ -76,5 +83,5 @@ class SetOutbox(msgspec.Struct, frozen=True):
 
 ChannelWrite = (
     RecordEnvelope | PutPosition | SetChannelPaused | PutLink | PutPairingCode | PutPairingRequest
-    | DropPairingRequest | CountPairingAttempts | QueueOutbox | SetOutbox
+    | DropPairingRequest | CountPairingAttempts | QueueOutbox | KeepDeadLetter | SetOutbox
 )  # fmt: skip

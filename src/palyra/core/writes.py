@@ -17,6 +17,7 @@ from palyra.core.channel_writes import (
     ChannelWrite,
     CountPairingAttempts,
     DropPairingRequest,
+    KeepDeadLetter,
     PutLink,
     PutPairingCode,
     PutPairingRequest,
@@ -338,7 +339,7 @@ def fence_of(write: Write) -> Fence | None:
             return None
         case PutCandidate() | DropCandidates() | RecordUse() | RecordReflection():
             return None
-        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | KeepDeadLetter() | SetOutbox():
             return None
         case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             return None

@@ -14,6 +14,7 @@ from palyra.core.channels.missed import ReadPosition
 from palyra.core.channels.model import ChannelKind, InboundMessage, TakenEnvelope
 from palyra.core.channels.outbox import Button, OutboxItem, OutboxState
 from palyra.core.channels.pairing_codes import PairingAttempts, PairingCode, PairingRequest
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.ids import ApprovalId, EffectId, SessionId
 
 
@@ -111,9 +112,9 @@ Complete = Callable[[], Awaitable[InboundMessage]]
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a request brought. `complete` returns it with its files."""
+    """A message that a request brought, or that it could not be read. `complete` returns it with its files."""
 
-    message: InboundMessage
+    message: InboundMessage | UnreadMessage
     complete: Complete | None = None
 
 
@@ -139,10 +140,14 @@ class ChannelHistory(Protocol):
 class Deliver(Protocol):
     """Takes a message. It has its place in the conversation before anything is awaited.
 
-    `complete` returns the message with its files. It is called once the message is known to be wanted.
+    `complete` returns the message with its files. It is called once the message is known to be wanted. A message that
+    could not be read is handed over too, and kept as a dead letter. So is one that is refused: whoever delivers goes on
+    with the next. Raises only Unavailable, which asks for the same message again.
     """
 
-    def __call__(self, message: InboundMessage, complete: Complete | None = None, /) -> Awaitable[object]: ...
+    def __call__(
+        self, message: InboundMessage | UnreadMessage, complete: Complete | None = None, /
+    ) -> Awaitable[object]: ...
 
 
 class ConnectionReport(Protocol):

@@ -216,6 +216,7 @@ def hooked() -> SlackChannel:
 async def read(payload: dict, **fields: str) -> InboundMessage:
     read = await hooked().read_request(request(json.dumps({**OURS, **payload}).encode(), **fields))
     assert isinstance(read, tuple)
+    assert isinstance(read[0].message, InboundMessage)
     return read[0].message
 
 
@@ -241,6 +242,7 @@ async def test_a_slash_command_is_a_mention() -> None:
     )
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
+    assert isinstance(found[0].message, InboundMessage)
     assert (found[0].message.text, found[0].message.mentions) == ("/status", (SELF,))
 
 
@@ -258,6 +260,7 @@ async def test_a_slash_command_of_slack_is_a_command_of_ours(command: str, text:
     form = urlencode({"command": command, "text": text, "channel_id": "D1", "user_id": "U1", "trigger_id": "t", **OURS})
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
+    assert isinstance(found[0].message, InboundMessage)
     assert found[0].message.text == expected
 
 

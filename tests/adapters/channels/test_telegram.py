@@ -192,6 +192,7 @@ def hooked() -> TelegramChannel:
 async def read(body: bytes) -> InboundMessage:
     found = await hooked().read_request(request(body))
     assert isinstance(found, tuple)
+    assert isinstance(found[0].message, InboundMessage)
     return found[0].message
 
 

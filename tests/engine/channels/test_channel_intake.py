@@ -11,7 +11,7 @@ from palyra.adapters.providers.prepared_turns import Chunk, Turn
 from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import SELF, ChannelBusy, DirectMessages, InboundMessage, TakenEnvelope
 from palyra.core.channels.outbox import OutboxState
-from palyra.core.errors import Invalid, Unavailable
+from palyra.core.errors import Conflict, Unavailable
 from palyra.core.events.run import MessageUser, RunAccepted
 from palyra.core.ids import Principal
 from palyra.core.trust import Trust
@@ -299,7 +299,7 @@ async def test_a_message_that_meets_a_bug_is_refused_and_the_next_one_is_taken(t
                 raise RuntimeError("a bug")
 
         scene.engine.channels.intake.views = Broken()
-        with pytest.raises(Invalid, match="message_failed"):
+        with pytest.raises(Conflict, match="message_failed"):
             await scene.say()
         scene.engine.channels.intake.views = views
         await scene.say()

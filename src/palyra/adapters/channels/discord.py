@@ -32,6 +32,7 @@ from palyra.core.channels.model import (
     with_attachments,
 )
 from palyra.core.channels.signatures import refusal
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.errors import PalyraError, Unavailable
 from palyra.ports.channels import (
     Arrival,
@@ -241,7 +242,9 @@ class DiscordChannel:
             client.event(listener)
         return client
 
-    async def _hand_over(self, deliver: Deliver, message: InboundMessage, complete: Complete | None = None) -> None:
+    async def _hand_over(
+        self, deliver: Deliver, message: InboundMessage | UnreadMessage, complete: Complete | None = None
+    ) -> None:
         """Delivers a message. Discord does not deliver twice: one that cannot be taken now waits for the next reading.
 
         If a later one of its conversation is taken before that, it is lost.

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from enum import Enum
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from palyra.core.errors import Invalid
 from palyra.core.taint import label
 from palyra.core.trust import Trust
 
@@ -104,38 +103,6 @@ def foreign_words(text: str, origin: str) -> InboundAttachment | None:
     body = shown.encode("utf-8", "replace")
     source = label("forwarded", origin)
     return InboundAttachment(name=FOREIGN_NAME, media_type="text/plain", body=body, trust=Trust.EXTERNAL, source=source)
-
-
-def fitting(message: InboundMessage) -> InboundMessage:
-    """Returns a message as the journal takes it: every member of its type, and text that is UTF-8.
-
-    Refuses what no platform sends. Adapters cut what may be longer, such as a display name.
-    """
-    try:
-        attached = [asdict(each) for each in message.attachments]
-        read = msgspec.convert({**asdict(message), "attachments": attached}, InboundMessage)
-    except (msgspec.ValidationError, TypeError) as cause:
-        raise Invalid("message_invalid", "the message does not have the form of one") from cause
-    optional = (read.thread_id, read.message_id, read.earlier_sender_id)
-    ids = (read.envelope_id, read.conversation_id, read.sender_id, *(each for each in optional if each is not None))
-    if not all(1 <= len(each) <= ID_LENGTH_MAX and min(each) >= " " and _clean(each) == each for each in ids):
-        raise Invalid("message_invalid", f"ids of a message have 1 to {ID_LENGTH_MAX} characters, and no odd ones")
-    if len(read.text) > TEXT_LENGTH_MAX or len(read.sender_display) > DISPLAY_LENGTH_MAX:
-        raise Invalid("message_invalid", f"a message has at most {TEXT_LENGTH_MAX} characters")
-    if len(read.attachments) > ATTACHMENTS_MAX:
-        raise Invalid("message_invalid", f"a message has at most {ATTACHMENTS_MAX} attachments")
-    return replace(
-        read,
-        text=_clean(read.text),
-        sender_display=_clean(read.sender_display),
-        pressed=None if read.pressed is None else _clean(read.pressed),
-        attachments=tuple(replace(each, name=_clean(each.name)) for each in read.attachments),
-    )
-
-
-def _clean(text: str) -> str:
-    """Half of a letter, which JSON can hold, has no place in UTF-8."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def with_attachments(

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from palyra.core.channels.identity import channel_principal
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.ids import ULID_RANDOM_BYTES, ArtifactId, JobId, SessionId, length_prefixed, make_ulid
 from palyra.core.jobs.model import JobKind, NewJob
 
@@ -51,6 +52,7 @@ class OutboxKind(Enum):
     NOTICE = "notice"
     TOOL = "tool"
     PREVIEW = "preview"  # An answer that is still being written; the answer replaces it.
+    UNREAD = "unread"  # It came in and could not be read. It is dead from the beginning, and never sent.
 
 
 OPEN_STATES = frozenset({OutboxState.QUEUED, OutboxState.SENDING})
@@ -114,6 +116,22 @@ def answer_id(run_id: str) -> str:
 def preview_id(answer: str) -> str:
     """Names the preview of an answer by the answer's id."""
     return item_id(OutboxKind.PREVIEW.value, answer)
+
+
+def dead_letter(unread: UnreadMessage, now_ms: int) -> OutboxItem:
+    """Returns what is kept of a message that could not be read: where it is found, and why, none of its words."""
+    return OutboxItem(
+        id=item_id(OutboxKind.UNREAD.value, unread.channel, unread.message_ids[0]),
+        channel=unread.channel,
+        conversation_id=unread.conversation_id,
+        kind=OutboxKind.UNREAD,
+        text="",
+        created_at_ms=now_ms,
+        state=OutboxState.DEAD,
+        error=unread.reason[:ERROR_LENGTH_MAX],
+        message_ids=unread.message_ids,
+        updated_at_ms=now_ms,
+    )
 
 
 def part_key(item: OutboxItem) -> str:

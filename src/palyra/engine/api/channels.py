@@ -5,23 +5,27 @@ Does not own: taking messages (engine.channels.intake), the outbox (api.outbox).
 """
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from palyra.core.channel_writes import SetChannelPaused
+from palyra.core.channels.model import ChannelKind, InboundMessage
 from palyra.core.channels.outbox import OPEN_STATES, STUCK_STATES
 from palyra.core.channels.signatures import refusal
-from palyra.core.errors import Unavailable
+from palyra.core.channels.unread import require_plain, unread
+from palyra.core.errors import Invalid, Unavailable
 from palyra.core.events.system import AdminActed
 from palyra.core.ids import Principal
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.channels.catch_up import CatchUp
 from palyra.engine.channels.connection import ChannelConnection
+from palyra.engine.channels.dead_letters import UNREAD, DeadLetters
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
 from palyra.engine.channels.intake import ChannelIntake, Receipt
-from palyra.ports.channels import ChannelCheck, ChannelViews, HttpReply, HttpRequestPart, OutboxViews
+from palyra.ports.channels import Arrival, ChannelCheck, ChannelViews, HttpReply, HttpRequestPart, OutboxViews
 from palyra.ports.clock import Clock
 from palyra.ports.journal import Journal
 from palyra.ports.services import ServiceState
@@ -52,6 +56,7 @@ class ChannelService:
     connections: Mapping[str, ChannelConnection]
     catch_ups: Mapping[str, CatchUp]
     intake: ChannelIntake
+    letters: DeadLetters
     views: ChannelViews
     outbox: OutboxViews
     journal: Journal
@@ -95,14 +100,34 @@ class ChannelService:
             raise Unavailable("channel_silent", f"the platform of {name} did not answer in {CHECK_S:.0f} s") from cause
 
     async def receive_request(self, name: str, request: HttpRequestPart) -> tuple[Receipt, ...] | HttpReply:
-        """Takes a request of a platform. An unknown channel is refused like a forged request."""
+        """Takes a request of a platform. An unknown channel is refused like a forged request.
+
+        What cannot be read or taken is kept as a dead letter. A webhook's system is told, for it can send another one; a
+        platform is told that it was taken, or it would deliver the same for hours.
+        """
         channel = self.directory.find(name)
         if channel is None:
             raise refusal()
-        read = await channel.adapter.read_request(request)
+        try:
+            read = await channel.adapter.read_request(request)
+        except Invalid as error:
+            digest = hashlib.sha256(request.body).hexdigest()
+            await self.letters.keep(unread(name, (f"sha256:{digest}",), error))
+            if channel.rules.kind is ChannelKind.WEBHOOK:
+                raise
+            return (UNREAD,)
         if isinstance(read, HttpReply):
             return read
-        return tuple(await asyncio.gather(*(self.intake.receive(each.message, each.complete) for each in read)))
+        return tuple(await asyncio.gather(*(self._take(channel, each) for each in read)))
+
+    async def _take(self, channel: ConfiguredChannel, arrival: Arrival) -> Receipt:
+        message = arrival.message
+        receipt = await self.letters.settled(message, lambda plain: self.intake.receive(plain, arrival.complete))
+        if receipt is UNREAD and channel.rules.kind is ChannelKind.WEBHOOK:
+            if isinstance(message, InboundMessage):
+                require_plain(message)
+            raise Invalid("message_unread", "the message cannot be taken; palyra channels dead-letters says why")
+        return receipt
 
     async def _set_paused(self, principal: Principal, name: str, is_paused: bool) -> None:
         self.directory.get(name)

@@ -87,6 +87,13 @@ class OutboxService:
 
     async def replay(self, principal: Principal, wanted: str) -> OutboxRecord:
         """Sends a dead or uncertain message again."""
+        found = await self.views.item(wanted)
+        if found is not None and found.kind is OutboxKind.UNREAD:
+            raise Conflict(
+                "outbox_came_in",
+                f"message {wanted} came in and could not be read; look at it where it was sent, then discard it here",
+                is_retryable=False,
+            )
         item, now_ms = await self._stuck(principal, wanted, "outbox.replay"), self.clock.now_ms()
         settled = again(item, now_ms)
         return await self._settle(settled, EnqueueJob(job_of(settled, now_ms)))

@@ -8,6 +8,7 @@ from palyra.engine.api.outbox import OutboxService
 from palyra.engine.channels.catch_up import CatchUp
 from palyra.engine.channels.commands import ChannelCommands
 from palyra.engine.channels.connection import ChannelConnection
+from palyra.engine.channels.dead_letters import DeadLetters
 from palyra.engine.channels.directory import ChannelDirectory, ConfiguredChannel
 from palyra.engine.channels.heard_positions import HeardPositions
 from palyra.engine.channels.intake import ChannelIntake
@@ -84,7 +85,18 @@ def build_channels(
         clock=setup.clock,
         wake_jobs=parts.jobs_queued,
     )
-    catch_ups = {each.rules.name: _catch_up(each.rules.name, setup, parts, intake) for each in directory}
+    letters = DeadLetters(journal=setup.journal, clock=setup.clock)
+    catch_ups = {
+        each.rules.name: CatchUp(
+            channel=each.rules.name,
+            intake=intake,
+            letters=letters,
+            views=setup.views.positions,
+            tasks=parts.tasks,
+            clock=setup.clock,
+        )
+        for each in directory
+    }
     return ChannelService(
         directory=directory,
         connections={
@@ -93,6 +105,7 @@ def build_channels(
         },
         catch_ups=catch_ups,
         intake=intake,
+        letters=letters,
         views=setup.views.channels,
         outbox=setup.views.outbox,
         journal=setup.journal,
@@ -100,10 +113,6 @@ def build_channels(
         clock=setup.clock,
         wake_jobs=parts.jobs_queued,
     )
-
-
-def _catch_up(name: str, setup: EngineSetup, parts: EngineParts, intake: ChannelIntake) -> CatchUp:
-    return CatchUp(channel=name, intake=intake, views=setup.views.positions, tasks=parts.tasks, clock=setup.clock)
 
 
 def _connection(

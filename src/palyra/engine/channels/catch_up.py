@@ -16,7 +16,9 @@ import structlog
 from palyra.core.channels.bursts import MESSAGES_MAX as BATCH_MAX
 from palyra.core.channels.missed import AGE_MAX_MS, CONVERSATIONS_MAX, MESSAGES_MAX, ReadPosition, is_later
 from palyra.core.channels.model import InboundMessage
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.errors import NotFound, PalyraError, Unavailable
+from palyra.engine.channels.dead_letters import DeadLetters
 from palyra.engine.channels.intake import WAITING_MAX, ChannelIntake, Receipt
 from palyra.engine.tasks import TaskSupervisor
 from palyra.ports.channels import Arrival, ChannelHistory, Complete, PastMessage, PositionViews
@@ -56,6 +58,7 @@ class CatchUp:
 
     channel: str
     intake: ChannelIntake
+    letters: DeadLetters
     views: PositionViews
     tasks: TaskSupervisor
     clock: Clock
@@ -66,8 +69,11 @@ class CatchUp:
     _is_looking: bool = False
     _task: "asyncio.Task[None] | None" = None
 
-    async def receive(self, message: InboundMessage, complete: Complete | None = None) -> Receipt:
-        """Takes a live message, once the missed ones of its conversation are taken."""
+    async def receive(self, message: InboundMessage | UnreadMessage, complete: Complete | None = None) -> Receipt:
+        """Takes a live message, once the missed ones of its conversation are taken. Raises only Unavailable."""
+        return await self.letters.settled(message, lambda plain: self._receive(plain, complete))
+
+    async def _receive(self, message: InboundMessage, complete: Complete | None) -> Receipt:
         conversation_id = message.conversation_id
         if not message.is_listed or not (self._is_looking or conversation_id in self._unread):
             return await self.intake.receive(message, complete)
@@ -168,7 +174,7 @@ class CatchUp:
         """Gives messages to the intake, in their order. Those that it cannot take now are given again."""
         for wait_s in (0.0, *WAITS_S):
             await self.sleep(wait_s)
-            receiving = (self.intake.receive(each.message, each.complete) for each in arrivals)
+            receiving = (self._take(each) for each in arrivals)
             outcomes = await asyncio.gather(*receiving, return_exceptions=True)
             refused = [(each, error) for each, error in zip(arrivals, outcomes, strict=True) if _is_error(error)]
             for _, error in refused:
@@ -177,6 +183,9 @@ class CatchUp:
             if not arrivals:
                 return
         log.error("channel_message_lost", channel=self.channel, count=len(arrivals))
+
+    async def _take(self, arrival: Arrival) -> Receipt:
+        return await self.letters.settled(arrival.message, lambda plain: self.intake.receive(plain, arrival.complete))
 
     def _release(self, conversation_id: str) -> None:
         """Gives the live messages of a conversation to the intake. Each has its place before another can come."""

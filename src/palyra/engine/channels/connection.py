@@ -13,6 +13,7 @@ from typing import Protocol
 import structlog
 
 from palyra.core.channels.model import InboundMessage
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.errors import PalyraError
 from palyra.engine.channels.directory import ConfiguredChannel
 from palyra.ports.channels import ChannelHistory, Complete
@@ -31,7 +32,7 @@ log = structlog.get_logger()
 class Inlet(Protocol):
     """Where messages go, live ones and those that were missed."""
 
-    async def receive(self, message: InboundMessage, complete: Complete | None = None, /) -> object: ...
+    async def receive(self, message: InboundMessage | UnreadMessage, complete: Complete | None = None, /) -> object: ...
 
     def begin(self, history: ChannelHistory) -> None: ...
 

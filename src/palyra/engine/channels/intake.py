@@ -8,7 +8,9 @@ Messages of one conversation are taken one after another.
 
 import asyncio
 from collections import OrderedDict, deque
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
 
@@ -19,7 +21,6 @@ from palyra.core.channels.model import (
     ChannelBusy,
     ChannelKind,
     InboundMessage,
-    fitting,
     with_attachments,
 )
 from palyra.core.channels.router import (
@@ -32,6 +33,7 @@ from palyra.core.channels.router import (
     WordsGiven,
     route,
 )
+from palyra.core.channels.unread import require_plain
 from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events.run import ReplyAddress
 from palyra.core.ids import RunId
@@ -58,6 +60,7 @@ HINT_EVERY_MS = 3_600_000
 HINTS_REMEMBERED_MAX = 4_096
 
 log = structlog.get_logger()
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,7 @@ class ChannelIntake:
     def place(self, message: InboundMessage, complete: Complete | None = None) -> "asyncio.Future[Receipt]":
         """Gives a message its place in the conversation, and returns what will come of it."""
         channel = self.directory.get(message.channel)
-        message = fitting(message)
+        require_plain(message)
         key = (message.channel, message.conversation_id)
         conversation = self._conversations.get(key)
         if conversation is None:
@@ -163,11 +166,7 @@ class ChannelIntake:
         """Takes messages in their order. One that fails takes nothing from the others."""
         words: list[_Heard] = []
         for one in waiting:
-            try:
-                heard = await self._hear(one, channel)
-            except Exception as error:  # The edge of a message
-                _fail(one, error)
-                continue
+            heard = await _tried([one], self._hear(one, channel))
             if heard is None:
                 continue
             if isinstance(heard.routed, WordsGiven):
@@ -176,7 +175,7 @@ class ChannelIntake:
                 continue
             await self._say(words, channel)
             words = []
-            await self._settle(heard, channel)
+            await _tried([one], self._settle(heard, channel))
         await self._say(words, channel)
         self.heard.note(one.message for one in waiting if _is_ignored(one))
 
@@ -210,26 +209,23 @@ class ChannelIntake:
     async def _settle(self, heard: _Heard, channel: ConfiguredChannel) -> None:
         """Performs a command, uses a code, or tells a stranger how to pair."""
         message = heard.waiting.message
-        try:
-            match heard.routed:
-                case CommandGiven(command=command):
-                    written_at_ms = message.written_at_ms
-                    case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
-                    text = await self.commands.perform(command, case)
-                    await self._commit(self._notice(message, text))
-                    _answer(heard.waiting, Receipt(is_accepted=True))
-                case UnknownCommandGiven(word=word):
-                    await self._commit(self._notice(message, unknown_command_text(word)))
-                    _answer(heard.waiting, Receipt(is_accepted=True))
-                case CodeGiven(code=code):
-                    _answer(heard.waiting, await self._use_code(message, code))
-                case PairingNeeded():
-                    await self._hint(message)
-                    _answer(heard.waiting, Receipt(is_accepted=False, reason="pairing_needed"))
-                case WordsGiven() | Ignored():
-                    return
-        except Exception as error:  # The edge of a message
-            _fail(heard.waiting, error)
+        match heard.routed:
+            case CommandGiven(command=command):
+                written_at_ms = message.written_at_ms
+                case = CommandCase(channel.rules, heard.speaker, heard.place, written_at_ms)
+                text = await self.commands.perform(command, case)
+                await self._commit(self._notice(message, text))
+                _answer(heard.waiting, Receipt(is_accepted=True))
+            case UnknownCommandGiven(word=word):
+                await self._commit(self._notice(message, unknown_command_text(word)))
+                _answer(heard.waiting, Receipt(is_accepted=True))
+            case CodeGiven(code=code):
+                _answer(heard.waiting, await self._use_code(message, code))
+            case PairingNeeded():
+                await self._hint(message)
+                _answer(heard.waiting, Receipt(is_accepted=False, reason="pairing_needed"))
+            case WordsGiven() | Ignored():
+                return
 
     async def _use_code(self, message: InboundMessage, code: str) -> Receipt:
         def writes_after(is_right: bool) -> tuple[Write, ...]:
@@ -262,15 +258,15 @@ class ChannelIntake:
             first = by_envelope[burst.first.envelope_id]
             own = {message.envelope_id for message in burst.messages}
             replies = [heard.waiting for heard in words if heard.waiting.message.envelope_id in own]
-            try:
-                run_id, fresh = await self._start_fresh(burst, first, channel)
-            except Exception as error:  # The edge of a message
-                if isinstance(error, Invalid) and len(burst.messages) > 1:
-                    bursts.extendleft(Burst(messages=(each,)) for each in reversed(burst.messages))
-                    continue
-                for waiting in replies:
-                    _fail(waiting, error)
+            started = await _outcome(self._start_fresh(burst, first, channel))
+            if isinstance(started, Invalid) and len(burst.messages) > 1:
+                bursts.extendleft(Burst(messages=(each,)) for each in reversed(burst.messages))
                 continue
+            if isinstance(started, Exception):
+                for waiting in replies:
+                    _fail(waiting, _told(started, waiting.message))
+                continue
+            run_id, fresh = started
             for waiting in replies:
                 is_first = waiting.message.envelope_id in fresh
                 fresh.discard(waiting.message.envelope_id)
@@ -351,12 +347,19 @@ async def _read_files(waiting: _Waiting) -> None:
     """Reads the files of a message that is wanted, in its place: later ones of its conversation wait, no others do."""
     if waiting.complete is None:
         return
-    try:
-        async with asyncio.timeout(FILES_S):
-            waiting.message = fitting(await waiting.complete())
-    except Exception as error:  # The edge of a message; what an adapter or a platform does with a file
-        log.warning("channel_files_unread", channel=waiting.message.channel, why=type(error).__name__)
-        waiting.message = with_attachments(waiting.message, (), ("that was attached",))
+    message = waiting.message
+    outcome = await _outcome(_completed(waiting.complete))
+    if isinstance(outcome, Exception):
+        log.warning("channel_files_unread", channel=message.channel, error=type(outcome).__name__)
+        outcome = with_attachments(message, (), ("that was attached",))
+    waiting.message = outcome
+
+
+async def _completed(complete: Complete) -> InboundMessage:
+    async with asyncio.timeout(FILES_S):
+        message = await complete()
+    require_plain(message)
+    return message
 
 
 def _reply_to(message: InboundMessage) -> ReplyAddress:
@@ -378,12 +381,34 @@ def _answer(waiting: _Waiting, receipt: Receipt) -> None:
         waiting.reply.set_result(receipt)
 
 
-def _fail(waiting: _Waiting, error: Exception) -> None:
-    """Answers with an error. What fails for no reason that we know would fail again, so it is not asked for again."""
-    if not isinstance(error, PalyraError):
-        log.error("channel_message_failed", channel=waiting.message.channel, exc_info=error)
-        cause, error = error, Invalid("message_failed", f"the message could not be taken ({type(error).__name__})")
-        error.__cause__ = cause
+async def _tried(waiting: Sequence[_Waiting], step: Awaitable[Done]) -> Done | None:
+    """Takes a step with messages. What the step fails with is their outcome, and nobody else's."""
+    outcome = await _outcome(step)
+    if not isinstance(outcome, Exception):
+        return outcome
+    for one in waiting:
+        _fail(one, _told(outcome, one.message))
+    return None
+
+
+async def _outcome(step: Awaitable[Done]) -> Done | Exception:
+    """Returns what a step raises as a value: a bug that one message meets ends nothing else."""
+    (outcome,) = await asyncio.gather(step, return_exceptions=True)
+    if isinstance(outcome, BaseException) and not isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def _told(error: Exception, message: InboundMessage) -> PalyraError:
+    """Only the kind of a foreign error is told: its words could hold those of the message. It may be tried again."""
+    if isinstance(error, PalyraError):
+        return error
+    log.error("channel_message_failed", channel=message.channel, error=type(error).__name__)
+    told = f"the message could not be taken: {type(error).__name__}"
+    return Unavailable("message_failed", told) if isinstance(error, OSError) else Conflict("message_failed", told)
+
+
+def _fail(waiting: _Waiting, error: PalyraError) -> None:
     if error.code == ENVELOPE_TAKEN:
         _answer(waiting, DUPLICATE)
     if not waiting.reply.done():

@@ -13,6 +13,7 @@ from palyra.core.channel_writes import (
     ChannelWrite,
     CountPairingAttempts,
     DropPairingRequest,
+    KeepDeadLetter,
     PutLink,
     PutPairingCode,
     PutPairingRequest,
@@ -55,6 +56,9 @@ def apply_channel_write(connection: apsw.Connection, write: ChannelWrite) -> Non
             _put_attempts(connection, attempts)
         case QueueOutbox(item=item):
             _queue(connection, item)
+        case KeepDeadLetter(item=item, kept_max=kept_max):
+            _queue(connection, item)
+            _drop_older(connection, item, kept_max)
         case SetOutbox(item=item, kept_from_ms=kept_from_ms):
             _set(connection, item)
             _forget(connection, "outbox", "state IN ('sent', 'discarded') AND updated_at_ms < ?", kept_from_ms)
@@ -130,6 +134,16 @@ def _queue(connection: apsw.Connection, item: OutboxItem) -> None:
     """
     named = (item.id, item.channel, item.conversation_id, item.kind.value, item.text, item.created_at_ms)
     connection.execute(sql, (*named, item.thread_id, item.reply_to, item.session_id, *_changing(item)))
+
+
+def _drop_older(connection: apsw.Connection, item: OutboxItem, kept_max: int) -> None:
+    sql = """
+        DELETE FROM outbox WHERE number IN (
+            SELECT number FROM outbox WHERE channel = ? AND state = ? AND kind = ? ORDER BY number DESC
+            LIMIT -1 OFFSET ?
+        )
+    """
+    connection.execute(sql, (item.channel, item.state.value, item.kind.value, kept_max))
 
 
 def _set(connection: apsw.Connection, item: OutboxItem) -> None:

@@ -16,6 +16,7 @@ from palyra.adapters.store.sqlite.routine_writes import apply_routine_write
 from palyra.core.channel_writes import (
     CountPairingAttempts,
     DropPairingRequest,
+    KeepDeadLetter,
     PutLink,
     PutPairingCode,
     PutPairingRequest,
@@ -92,7 +93,7 @@ def apply_write(connection: apsw.Connection, write: Write) -> None:
             store_vectors(connection, version, vectors)
         case PutCandidate() | DecideCandidate() | DropCandidates() | RecordUse() | RecordReflection():
             apply_learning_write(connection, write)
-        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | SetOutbox():
+        case RecordEnvelope() | PutPosition() | SetChannelPaused() | QueueOutbox() | KeepDeadLetter() | SetOutbox():
             apply_channel_write(connection, write)
         case PutLink() | PutPairingCode() | PutPairingRequest() | DropPairingRequest() | CountPairingAttempts():
             apply_channel_write(connection, write)
