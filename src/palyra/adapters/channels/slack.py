@@ -36,7 +36,8 @@ from palyra.core.channels.model import (
     with_attachments,
 )
 from palyra.core.channels.signatures import check_slack, refusal
-from palyra.core.errors import Invalid, Unauthorized, Unavailable
+from palyra.core.channels.unread import UnreadMessage, read_or_mark
+from palyra.core.errors import Unauthorized, Unavailable
 from palyra.ports.channels import (
     Arrival,
     ChannelCheck,
@@ -292,11 +293,12 @@ class SlackChannel:
 
         async def listen(socket: "AsyncBaseSocketModeClient", request: "SocketModeRequest") -> None:
             try:
-                said = self.reader.read(request.payload)
-                if said is not None:
+                read = partial(self.reader.read, request.payload)
+                said = read_or_mark(self._settings.name, (request.envelope_id,), read)
+                if isinstance(said, UnreadMessage):
+                    await deliver(said)
+                elif said is not None:
                     await deliver(said.message, self._completing(said))
-            except Invalid as error:
-                log.warning("channel_message_refused", channel=self._settings.name, code=error.code)
             except (Unauthorized, Unavailable) as error:
                 # Without an acknowledgement Slack delivers it again: what is another workspace's, to that one's socket.
                 log.warning("channel_message_deferred", channel=self._settings.name, code=error.code)

@@ -25,6 +25,7 @@ from palyra.core.channels.model import (
     InboundMessage,
     foreign_words,
 )
+from palyra.core.channels.unread import plain_text as mended
 from palyra.core.errors import Invalid, Unauthorized, Unavailable
 from palyra.ports.channels import OutgoingPart
 
@@ -242,7 +243,7 @@ class SlackReader:
             thread_id=next((each.thread_ts for each in places if each is not None and each.thread_ts), None),
             sender_id=sender_id,
             earlier_sender_id=earlier,
-            sender_display=(user.name or "")[:DISPLAY_LENGTH_MAX],
+            sender_display=mended(user.name or "", DISPLAY_LENGTH_MAX),
             text="",
             is_direct=pressed.channel.id.startswith("D"),
             pressed=action.value or "",
@@ -256,7 +257,7 @@ class SlackReader:
             conversation_id=typed.channel_id,
             sender_id=sender_id,
             earlier_sender_id=earlier,
-            sender_display=typed.user_name[:DISPLAY_LENGTH_MAX],
+            sender_display=mended(typed.user_name, DISPLAY_LENGTH_MAX),
             text=slash_text(typed.command, typed.text),
             is_direct=typed.channel_id.startswith("D"),
             mentions=(SELF,),
@@ -321,7 +322,7 @@ def read_body(headers: Mapping[str, str], body: bytes) -> Json:
 
 
 def plain_text(text: str) -> str:
-    return html.unescape(text).strip()[:TEXT_LENGTH_MAX]
+    return mended(html.unescape(text).strip(), TEXT_LENGTH_MAX)
 
 
 def slash_text(command: str, said: str) -> str:
