@@ -13,6 +13,8 @@ from tests.support.web_server import read_form, served
 
 BOT_TOKEN, APP_TOKEN = "xoxb-of-the-stand-in", "xapp-of-the-stand-in"
 BOT_USER = "UPALYRA"
+TEAM, APP = "T1", "A1"
+OURS = {"team_id": TEAM, "api_app_id": APP}
 
 
 def _set_event() -> asyncio.Event:
@@ -24,6 +26,7 @@ def _set_event() -> asyncio.Event:
 @dataclass
 class SlackServer:
     url: str = ""
+    team_id: str = TEAM
     sent: list[dict] = field(default_factory=list)
     edits: list[dict] = field(default_factory=list)
     acknowledged: list[str] = field(default_factory=list)
@@ -45,7 +48,7 @@ class SlackServer:
         match request.match_info["method"]:
             case "auth.test":
                 known = token == BOT_TOKEN
-                told = {"ok": True, "user": "palyra", "team": "Testers", "user_id": BOT_USER}
+                told = {"ok": True, "user": "palyra", "team": "Testers", "user_id": BOT_USER, "team_id": self.team_id}
                 return web.json_response(told if known else {"ok": False, "error": "invalid_auth"})
             case "apps.connections.open":
                 if token != APP_TOKEN:
@@ -97,7 +100,7 @@ class SlackServer:
     async def socket(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        await socket.send_json({"type": "hello", "num_connections": 1})
+        await socket.send_json({"type": "hello", "num_connections": 1, "connection_info": {"app_id": APP}})
         self.sockets.append(socket)
         async for message in socket:
             if message.type is WSMsgType.TEXT and message.data.startswith("{"):
@@ -107,7 +110,12 @@ class SlackServer:
 
     async def push(self, kind: str, payload: dict, envelope_id: str | None = None) -> str:
         envelope = envelope_id or f"env-{next(self.numbers)}"
-        told = {"envelope_id": envelope, "type": kind, "payload": payload, "accepts_response_payload": False}
+        told = {
+            "envelope_id": envelope,
+            "type": kind,
+            "payload": {**OURS, **payload},
+            "accepts_response_payload": False,
+        }
         await self.sockets[-1].send_json(told)
         return envelope
 

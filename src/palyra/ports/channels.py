@@ -155,6 +155,13 @@ class ConnectionReport(Protocol):
 
     def up(self) -> None: ...
 
+    async def identified(self, workspace: str) -> None:
+        """The adapter knows its workspace, before its first message. Senders are named `WORKSPACE:ID` from now on.
+
+        Accounts that were stored without a workspace are of this one.
+        """
+        ...
+
     def fresh(self, history: ChannelHistory) -> None:
         """The connection begins anew, before its first message: what was written until now does not come by itself."""
         ...

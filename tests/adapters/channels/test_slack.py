@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.adapters.channels.slack import SlackChannel, SlackSettings
+from palyra.adapters.channels.slack_payloads import SlackSelf
 from palyra.adapters.providers.scripted import Script
 from palyra.core.channels.model import SELF, ChannelKind, InboundMessage
 from palyra.core.errors import Invalid, Unauthorized, Unavailable
@@ -24,7 +25,8 @@ from palyra.ports.channels import HttpReply, HttpRequestPart, OutgoingPart, Send
 from tests.support.asking import SEND_THEN_ANSWER, STORY, says
 from tests.support.channels import PDF, ChannelScene, DroppingInlet, MemoryPlatform, attached, permits, report, rules
 from tests.support.engines import Workshop
-from tests.support.slack import APP_TOKEN, BOT_TOKEN, BOT_USER, SlackServer, slack_server
+from tests.support.slack import APP_TOKEN, BOT_TOKEN, BOT_USER, OURS, SlackServer, slack_server
+from tests.support.slack import TEAM as TEAM_ID
 from tests.support.waiting import until
 
 pytest.importorskip("slack_sdk", reason="the extra slack is not installed")
@@ -73,7 +75,7 @@ async def test_a_mention_comes_as_two_events_and_is_answered_once_in_a_thread(tm
 
 async def test_an_approval_is_answered_by_a_button_of_blocks(tmp_path: Path) -> None:
     async with slack(tmp_path, SEND_THEN_ANSWER) as (scene, server):
-        await scene.link("UCAROL", "user:carol", "operator")
+        await scene.link("T1:UCAROL", "user:carol", "operator")
         await server.say(f"<@{BOT_USER}> go", channel="C1", channel_type="channel")
         await until(lambda: any("blocks" in body for body in server.sent))
         blocks = next(body["blocks"] for body in server.sent if "blocks" in body)
@@ -83,6 +85,7 @@ async def test_an_approval_is_answered_by_a_button_of_blocks(tmp_path: Path) -> 
             "type": "block_actions",
             "trigger_id": "t1",
             "user": {"id": "UCAROL", "name": "carol"},
+            "team": {"id": "T1"},
             "channel": {"id": "C1"},
             "container": {"thread_ts": "1"},
             "actions": [{"value": allow["value"], "action_ts": "2"}],
@@ -137,7 +140,7 @@ async def test_a_file_of_slacks_is_read_and_no_other_address_is_given_the_token(
         foreign = {"name": "spy.txt", "mimetype": "text/plain", "url_private": f"{stranger.url}/files/note.txt"}
         await server.say("see this", subtype="file_share", files=[own, foreign])
         await until(lambda: server.sent)
-        text, files = await attached(scene, "channel:slack:U1")
+        text, files = await attached(scene, "channel:slack:T1:U1")
         assert text == "see this\n(the file spy.txt could not be read)"
         assert files == [("note.txt", "text/plain", 18)]
 
@@ -206,12 +209,12 @@ def request(body: bytes, content_type: str = "application/json", secret: str = S
 
 def hooked() -> SlackChannel:
     made = SlackChannel(SlackSettings(name="team", token=lambda: BOT_TOKEN, signing_secret=lambda: SECRET))
-    made._user_id = BOT_USER
+    made.reader.own = SlackSelf(user_id=BOT_USER, team_id=TEAM_ID)
     return made
 
 
 async def read(payload: dict, **fields: str) -> InboundMessage:
-    read = await hooked().read_request(request(json.dumps(payload).encode(), **fields))
+    read = await hooked().read_request(request(json.dumps({**OURS, **payload}).encode(), **fields))
     assert isinstance(read, tuple)
     assert isinstance(read[0].message, InboundMessage)
     return read[0].message
@@ -226,15 +229,17 @@ async def test_slacks_check_of_the_address_is_answered() -> None:
 async def test_a_recorded_mention_is_read() -> None:
     event = {
         "client_msg_id": "9cbd4c5b", "type": "app_mention", "text": f"<@{BOT_USER}> Hi there! <!here>", "user": "W222",
-        "ts": "1595926230.009600", "team": "T111", "channel": "C111", "event_ts": "1595926230.009600",
+        "ts": "1595926230.009600", "team": "T1", "channel": "C111", "event_ts": "1595926230.009600",
     }  # fmt: skip
     said = await read({"type": "event_callback", "event_id": "Ev111", "event": event})
-    assert (said.sender_id, said.text, said.mentions) == ("W222", "Hi there! <!here>", (SELF,))
+    assert (said.sender_id, said.text, said.mentions) == ("T1:W222", "Hi there! <!here>", (SELF,))
     assert (said.requested_broadcast, said.thread_id, said.is_direct) == (True, "1595926230.009600", False)
 
 
 async def test_a_slash_command_is_a_mention() -> None:
-    form = urlencode({"command": "/palyra", "text": "/status", "channel_id": "C1", "user_id": "U1", "trigger_id": "t"})
+    form = urlencode(
+        {"command": "/palyra", "text": "/status", "channel_id": "C1", "user_id": "U1", "trigger_id": "t", **OURS}
+    )
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
     assert isinstance(found[0].message, InboundMessage)
@@ -252,7 +257,7 @@ async def test_a_slash_command_is_a_mention() -> None:
     ],
 )
 async def test_a_slash_command_of_slack_is_a_command_of_ours(command: str, text: str, expected: str) -> None:
-    form = urlencode({"command": command, "text": text, "channel_id": "D1", "user_id": "U1", "trigger_id": "t"})
+    form = urlencode({"command": command, "text": text, "channel_id": "D1", "user_id": "U1", "trigger_id": "t", **OURS})
     found = await hooked().read_request(request(form.encode(), "application/x-www-form-urlencoded"))
     assert isinstance(found, tuple)
     assert isinstance(found[0].message, InboundMessage)
@@ -264,7 +269,7 @@ async def test_a_slash_command_of_slack_is_a_command_of_ours(command: str, text:
 )
 async def test_our_own_words_and_edits_say_nothing(event: dict) -> None:
     base = {"type": "message", "user": "U1", "text": "x", "channel": "D1", "channel_type": "im", "ts": "1"}
-    body = json.dumps({"type": "event_callback", "event": {**base, **event}}).encode()
+    body = json.dumps({**OURS, "type": "event_callback", "event": {**base, **event}}).encode()
     assert isinstance(await hooked().read_request(request(body)), HttpReply)
 
 
@@ -282,7 +287,7 @@ async def test_a_forged_request_is_refused() -> None:
 async def test_no_signed_body_breaks_the_reader(body: bytes) -> None:
     try:
         await hooked().read_request(request(body))
-    except Invalid:
+    except (Invalid, Unauthorized):
         return
 
 

@@ -7,7 +7,6 @@ may have arrived. A payload is acknowledged to Slack only after it was taken.
 """
 
 import asyncio
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,27 +18,26 @@ import structlog
 from palyra.adapters.channels.slack_answers import refused, tried
 from palyra.adapters.channels.slack_payloads import (
     Json,
+    SlackFile,
+    SlackReader,
+    SlackSaid,
+    SlackSelf,
     blocks_of,
-    plain_text,
     read_body,
-    slash_text,
-    thread_of,
-    written_at_ms,
 )
 from palyra.adapters.extras import install_command
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.markup import slack_mrkdwn
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
-    DISPLAY_LENGTH_MAX,
-    SELF,
     ChannelKind,
     InboundAttachment,
     InboundMessage,
     with_attachments,
 )
 from palyra.core.channels.signatures import check_slack, refusal
-from palyra.core.errors import Invalid, Unavailable
+from palyra.core.channels.unread import UnreadMessage, read_or_mark
+from palyra.core.errors import Unauthorized, Unavailable
 from palyra.ports.channels import (
     Arrival,
     ChannelCheck,
@@ -77,8 +75,6 @@ UPLOAD_BYTES_MAX = 50_000_000  # Slack takes more; an upload must end within its
 UPLOAD_S = 100
 UNKNOWN_TYPE = "application/octet-stream"
 
-_SPOKEN = frozenset({None, "file_share", "thread_broadcast"})
-_BROADCAST = re.compile(r"<!(?:here|channel|everyone)(?:\|[^>]*)?>")
 _LABEL = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "_"})
 
 log = structlog.get_logger()
@@ -98,7 +94,7 @@ class SlackSettings(msgspec.Struct, frozen=True, kw_only=True):
 class SlackChannel:
     def __init__(self, settings: SlackSettings) -> None:
         self._settings = settings
-        self._user_id = ""
+        self.reader = SlackReader(settings.name)
         self.traits = ChannelTraits(
             kind=ChannelKind.SLACK,
             length_max=LENGTH_MAX,
@@ -108,7 +104,8 @@ class SlackChannel:
         )
 
     async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
-        await self._identify()
+        own = await self._identify()
+        await report.identified(own.team_id)
         if not self._settings.has_socket:
             report.up()
             await asyncio.Event().wait()
@@ -215,110 +212,47 @@ class SlackChannel:
         check_slack(request.headers, request.body, secret, request.now_s)
         payload = read_body(request.headers, request.body)
         if payload.get("type") == "url_verification":
-            return HttpReply(body=str(payload.get("challenge", ""))[:500].encode())
-        message = self.read_payload(payload)
+            return HttpReply(body=str(payload.get("challenge", ""))[:500].encode("utf-8", "replace"))
+        said = self.reader.read(payload)
         # An interaction is answered with an empty 200; Slack would show anything else to the person.
-        if message is None:
+        if said is None:
             return HttpReply()
-        return (Arrival(message=message, complete=self._completing(message, payload)),)
+        return (Arrival(message=said.message, complete=self._completing(said)),)
 
     async def check(self) -> ChannelCheck:
-        known_as = await self._identify()
+        own = await self._identify()
         if self._settings.has_socket:
             await self._socket_url()
-        return ChannelCheck(known_as=known_as)
+        return ChannelCheck(known_as=f"{own.user} in {own.team}")
 
     async def _socket_url(self) -> str:
         opening = (await self._web()).apps_connections_open(app_token=self._settings.app_token() or "")
         return str((await tried(opening, "app token"))["url"])
 
-    async def _identify(self) -> str:
+    async def _identify(self) -> SlackSelf:
         told = await tried((await self._web()).auth_test(), "bot token")
-        self._user_id = str(told["user_id"])
-        return f"{told['user']} in {told['team']}"
-
-    def read_payload(self, payload: Json) -> InboundMessage | None:
-        """Reads an event, a pressed button or a slash command. None if it says nothing to us."""
         try:
-            match payload.get("type"):
-                case "event_callback":
-                    return self._event(payload["event"])
-                case "block_actions":
-                    return self._pressed(payload)
-                case None if "command" in payload:
-                    return self._slash(payload)
-                case _:
-                    return None
-        except (KeyError, TypeError, IndexError, AttributeError) as cause:
-            raise Invalid("body_invalid", "the payload does not have the form of Slack's") from cause
+            self.reader.own = own = msgspec.convert(told.data, SlackSelf)
+        except msgspec.ValidationError as cause:
+            raise Unavailable("connect_failed", "Slack does not say which workspace the bot token is of") from cause
+        return own
 
-    def _event(self, event: Json) -> InboundMessage | None:
-        is_said = event["type"] in ("message", "app_mention") and event.get("subtype") in _SPOKEN
-        if not is_said or event.get("bot_id") or not event.get("user") or event["user"] == self._user_id:
-            return None
-        text, is_direct = str(event.get("text", "")), event.get("channel_type") == "im"
-        mark = f"<@{self._user_id}>"
-        is_mentioned = event["type"] == "app_mention" or (bool(self._user_id) and mark in text)
-        return InboundMessage(
-            # A mention comes as two events; both name the same message.
-            envelope_id=f"{event['channel']}:{event['ts']}",
-            channel=self._settings.name,
-            conversation_id=str(event["channel"]),
-            thread_id=thread_of(event, is_direct),
-            sender_id=str(event["user"]),
-            text=plain_text(text.replace(mark, "") if self._user_id else text),
-            is_direct=is_direct,
-            mentions=(SELF,) if is_mentioned else (),
-            requested_broadcast=_BROADCAST.search(text) is not None,
-            message_id=str(event["ts"]),
-            written_at_ms=written_at_ms(str(event["ts"])),
-            has_files=bool(event.get("files")) and isinstance(event["files"], list),
-        )
+    def _completing(self, said: SlackSaid) -> Complete | None:
+        return partial(self._with_files, said.message, said.files) if said.files else None
 
-    def _pressed(self, payload: Json) -> InboundMessage:
-        action, container = payload["actions"][0], payload.get("container", {})
-        channel = str(payload["channel"]["id"])
-        return InboundMessage(
-            envelope_id=f"action:{payload.get('trigger_id') or action['action_ts']}",
-            channel=self._settings.name,
-            conversation_id=channel,
-            thread_id=container.get("thread_ts") or payload.get("message", {}).get("thread_ts"),
-            sender_id=str(payload["user"]["id"]),
-            sender_display=str(payload["user"].get("name", ""))[:DISPLAY_LENGTH_MAX],
-            text="",
-            is_direct=channel.startswith("D"),
-            pressed=str(action.get("value", "")),
-        )
-
-    def _slash(self, payload: Json) -> InboundMessage:
-        channel = str(payload["channel_id"])
-        return InboundMessage(
-            envelope_id=f"slash:{payload['trigger_id']}",
-            channel=self._settings.name,
-            conversation_id=channel,
-            sender_id=str(payload["user_id"]),
-            sender_display=str(payload.get("user_name", ""))[:DISPLAY_LENGTH_MAX],
-            text=slash_text(payload),
-            is_direct=channel.startswith("D"),
-            mentions=(SELF,),
-        )
-
-    def _completing(self, message: InboundMessage, payload: Json) -> Complete | None:
-        return partial(self._with_files, message, payload["event"]["files"]) if message.has_files else None
-
-    async def _with_files(self, message: InboundMessage, files: list[Json]) -> InboundMessage:
+    async def _with_files(self, message: InboundMessage, files: list[SlackFile]) -> InboundMessage:
         """Returns the message with its files. One that cannot be read is named in the text instead."""
         from aiohttp import ClientError, ClientSession, ClientTimeout
 
         read, missed = [], []
         headers = {"authorization": f"Bearer {self._settings.token() or ''}"}
         async with ClientSession(headers=headers, timeout=ClientTimeout(total=REQUEST_S)) as session:
-            for each in [file for file in files if isinstance(file, dict)][:ATTACHMENTS_MAX]:
-                name, media_type = str(each.get("name", "file"))[:200], str(each.get("mimetype", ""))
+            for each in files[:ATTACHMENTS_MAX]:
+                name, media_type = (each.name or "file")[:200], each.mimetype or UNKNOWN_TYPE
                 try:
-                    body = await self._file(session, str(each.get("url_private_download") or each.get("url_private")))
-                    read.append(InboundAttachment(name=name, media_type=media_type or UNKNOWN_TYPE, body=body))
-                except (ClientError, TimeoutError, Unavailable) as error:
+                    body = await self._file(session, each.url_private_download or each.url_private or "")
+                    read.append(InboundAttachment(name=name, media_type=media_type, body=body))
+                except (ClientError, TimeoutError, ValueError, Unavailable) as error:  # aiohttp's for an odd address.
                     log.warning("channel_attachment_skipped", channel=self._settings.name, why=type(error).__name__)
                     missed.append(name)
         return with_attachments(message, read, missed)
@@ -353,19 +287,25 @@ class SlackChannel:
             app_token=self._settings.app_token() or "", web_client=await self._web()
         )
 
+        async def greet(_: object, message: Json, raw: str | None) -> None:
+            if message.get("type") == "hello":
+                self.reader.greet(message)
+
         async def listen(socket: "AsyncBaseSocketModeClient", request: "SocketModeRequest") -> None:
             try:
-                message = self.read_payload(request.payload)
-                if message is not None:
-                    await deliver(message, self._completing(message, request.payload))
-            except Invalid as error:
-                log.warning("channel_message_refused", channel=self._settings.name, code=error.code)
-            except Unavailable as error:
-                # Without an acknowledgement Slack delivers it again.
+                read = partial(self.reader.read, request.payload)
+                said = read_or_mark(self._settings.name, (request.envelope_id,), read)
+                if isinstance(said, UnreadMessage):
+                    await deliver(said)
+                elif said is not None:
+                    await deliver(said.message, self._completing(said))
+            except (Unauthorized, Unavailable) as error:
+                # Without an acknowledgement Slack delivers it again: what is another workspace's, to that one's socket.
                 log.warning("channel_message_deferred", channel=self._settings.name, code=error.code)
                 return
             await socket.send_socket_mode_response(response.SocketModeResponse(envelope_id=request.envelope_id))
 
+        client.message_listeners.append(greet)
         client.socket_mode_request_listeners.append(listen)
         return client
 

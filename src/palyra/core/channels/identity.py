@@ -8,6 +8,7 @@ Invariant: only a link that a person made gives a sender more trust than `extern
 import hashlib
 
 import msgspec
+from msgspec.structs import replace
 
 from palyra.core.channels.model import ChannelKind, ChannelRules, InboundMessage
 from palyra.core.ids import PRINCIPAL_LENGTH_MAX, Principal
@@ -74,6 +75,12 @@ def place_of(message: InboundMessage, rules: ChannelRules, speaker: Speaker) -> 
     if rules.isolate_session_by_sender:
         key = f"{key}:sender:{_part(message.sender_id)}"
     return Place(session_key=key, owner=speaker.principal)
+
+
+def as_earlier(message: InboundMessage) -> InboundMessage | None:
+    """Returns the message under the id by which earlier releases knew its sender; None if that is the same."""
+    earlier = message.earlier_sender_id
+    return None if earlier is None else replace(message, sender_id=earlier)
 
 
 def account_principal(kind: ChannelKind, sender_id: str) -> Principal:

@@ -9,6 +9,7 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
+from palyra.core.taint import label
 from palyra.core.trust import Trust
 
 SELF = "self"  # Stands among the mentions of a message for this agent itself.
@@ -18,6 +19,7 @@ ID_LENGTH_MAX = 256  # Of envelopes, senders, conversations and threads; every p
 TEXT_LENGTH_MAX = 100_000
 DISPLAY_LENGTH_MAX = 100
 ATTACHMENTS_MAX = 16
+FOREIGN_NAME = "forwarded.txt"
 CHAT_COALESCE_MS = 300  # People send a thought in several short messages.
 
 
@@ -66,7 +68,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     the platform's id of the message, for answers that refer to it. `pressed` is the value of a button. `has_files` says
     that it has files which are read once it has its place in the conversation. `is_listed` says that the platform lists
     it in the conversation's history under `message_id`, so that it can be read there later. `written_at_ms` is when the
-    platform got it, which may be days ago; None if it does not say.
+    platform got it, which may be days ago; None if it does not say. `earlier_sender_id` is what earlier releases called
+    the sender, if that was another id.
     """
 
     envelope_id: str
@@ -86,15 +89,30 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     has_files: bool = False
     is_listed: bool = False
     written_at_ms: int | None = None
+    earlier_sender_id: str | None = None
+
+
+def foreign_words(text: str, origin: str) -> InboundAttachment | None:
+    """Returns words that somebody else than the sender wrote, as an attachment; None if there are none.
+
+    They are never a command, a code, a reference or a mention, because nothing reads attachments for such.
+    """
+    shown = "".join(letter for letter in text if letter.isprintable() or letter in "\n\t").strip()[:TEXT_LENGTH_MAX]
+    if not shown:
+        return None
+    body = shown.encode("utf-8", "replace")
+    source = label("forwarded", origin)
+    return InboundAttachment(name=FOREIGN_NAME, media_type="text/plain", body=body, trust=Trust.EXTERNAL, source=source)
 
 
 def with_attachments(
     message: InboundMessage, files: Sequence[InboundAttachment], missed: Sequence[str]
 ) -> InboundMessage:
-    """Returns a message with its files. Those that could not be read are named in the text."""
+    """Returns a message with its files added. Those that could not be read are named in the text."""
     notes = [f"(the file {name} could not be read)" for name in missed]
     text = "\n".join([each for each in (message.text, *notes) if each])
-    return replace(message, attachments=tuple(files), text=text[:TEXT_LENGTH_MAX])
+    attachments = (*message.attachments, *files)[:ATTACHMENTS_MAX]
+    return replace(message, attachments=attachments, text=text[:TEXT_LENGTH_MAX])
 
 
 class TakenEnvelope(msgspec.Struct, frozen=True, kw_only=True):

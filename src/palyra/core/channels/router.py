@@ -12,7 +12,15 @@ from typing import assert_never
 import msgspec
 
 from palyra.core.channels.commands import ChannelCommand, CommandName, find_unknown_command, parse_command
-from palyra.core.channels.model import ANYONE, SELF, BroadcastStrategy, ChannelRules, DirectMessages, InboundMessage
+from palyra.core.channels.model import (
+    ANYONE,
+    SELF,
+    BroadcastStrategy,
+    ChannelKind,
+    ChannelRules,
+    DirectMessages,
+    InboundMessage,
+)
 from palyra.core.channels.pairing_codes import find_code, find_shown_code
 
 MATCHED_LENGTH_MAX = 4_000  # A pattern of the operator's looks at the beginning of a message only.
@@ -53,7 +61,7 @@ Routed = Ignored | PairingNeeded | CodeGiven | CommandGiven | UnknownCommandGive
 
 def route(message: InboundMessage, rules: ChannelRules, is_linked: bool) -> Routed:
     """Decides. `is_linked` says that the sender's account is linked to a principal."""
-    if message.sender_id in rules.deny_from:
+    if _names(message, rules.deny_from):
         return Ignored("sender_denied")
     is_known = message.sender_verified and (is_linked or _is_listed(message, rules))
     if not message.is_direct:
@@ -109,7 +117,14 @@ def _understood(message: InboundMessage, rules: ChannelRules) -> Routed:
 
 
 def _is_listed(message: InboundMessage, rules: ChannelRules) -> bool:
-    return message.sender_id in rules.allow_from or ANYONE in rules.allow_from
+    """Tells whether the channel's rules name the sender. Anyone of Discord's guilds is not anyone of Discord."""
+    is_anyone = ANYONE in rules.allow_from and not (rules.kind is ChannelKind.DISCORD and message.is_direct)
+    return is_anyone or _names(message, rules.allow_from)
+
+
+def _names(message: InboundMessage, listed: tuple[str, ...]) -> bool:
+    """Tells whether a list names the sender. An id without a workspace is one of the channel's own."""
+    return message.sender_id in listed or message.earlier_sender_id in listed
 
 
 def _names_us(text: str, rules: ChannelRules) -> bool:

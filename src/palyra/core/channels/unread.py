@@ -19,7 +19,7 @@ from palyra.core.channels.model import (
     TEXT_LENGTH_MAX,
     InboundMessage,
 )
-from palyra.core.errors import Invalid, PalyraError, Unavailable
+from palyra.core.errors import Invalid, PalyraError, Unauthorized, Unavailable
 
 REASON_LENGTH_MAX = 300
 MILLISECONDS_MAX = 2**53 - 1  # What every client of the API reads exactly.
@@ -40,10 +40,13 @@ class UnreadMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_or_mark(channel: str, message_ids: tuple[str, ...], read: Callable[[], Read]) -> Read | UnreadMessage:
-    """Reads what a platform sent. Whatever reading it raises, the answer is a message that was marked as unread."""
+    """Reads what a platform sent. Whatever reading it raises, the answer is a message that was marked as unread.
+
+    What another workspace was sent is no message of this channel, and leaves as Unauthorized.
+    """
     try:
         return read()
-    except Unavailable:
+    except (Unauthorized, Unavailable):
         raise
     except Exception as error:
         return unread(channel, message_ids, error)

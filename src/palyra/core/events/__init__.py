@@ -7,7 +7,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
+from palyra.core.events.account_links import (
+    PairingCarriedOver,
+    PairingIssued,
+    PairingLinked,
+    PairingLocked,
+    PairingRevoked,
+)
 from palyra.core.events.base import ErasedData, EventData, JsonObject
 from palyra.core.events.draft import (
     ChangesUndoing,
@@ -104,7 +110,7 @@ IncidentData = IncidentOpened | IncidentActed | IncidentResolved
 RoutineData = RoutineCreated | RoutineChanged | RoutineRemoved | RoutineFired | RoutineSkipped
 MemoryData = MemoryStored | MemorySuperseded | MemoryForgotten
 LearningData = CandidateProposed | CandidateDecided | CandidateApplied
-PairingData = PairingIssued | PairingLocked | PairingLinked | PairingRevoked
+PairingData = PairingIssued | PairingLocked | PairingLinked | PairingRevoked | PairingCarriedOver
 SystemData = (
     CheckpointSigned | Erased | AdminActed | IncidentData | RoutineData | MemoryData | LearningData | PairingData
 )

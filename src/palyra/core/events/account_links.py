@@ -40,3 +40,13 @@ class PairingRevoked(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "pairing.revoked"
     link_id: Identifier
     principal: Principal
+
+
+class PairingCarriedOver(EventData, frozen=True, kw_only=True):
+    """Accounts of a channel that were stored without their workspace are of this one: so many links and questions."""
+
+    TYPE: ClassVar[str] = "pairing.carried_over"
+    channel: Identifier
+    workspace: Identifier
+    links_count: Count = 0
+    requests_count: Count = 0

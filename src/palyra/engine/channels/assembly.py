@@ -1,5 +1,7 @@
 """Puts the parts of channels together. Owns: which part receives which other. Does not own: any behaviour."""
 
+from functools import partial
+
 from palyra.engine.api.admin_log import AdminLog
 from palyra.engine.api.channels import ChannelService
 from palyra.engine.api.outbox import OutboxService
@@ -98,7 +100,8 @@ def build_channels(
     return ChannelService(
         directory=directory,
         connections={
-            each.rules.name: _connection(each, setup, directory, catch_ups[each.rules.name]) for each in directory
+            each.rules.name: _connection(each, setup, directory, pairing, catch_ups[each.rules.name])
+            for each in directory
         },
         catch_ups=catch_ups,
         intake=intake,
@@ -113,9 +116,14 @@ def build_channels(
 
 
 def _connection(
-    channel: ConfiguredChannel, setup: EngineSetup, directory: ChannelDirectory, catch_up: CatchUp
+    channel: ConfiguredChannel,
+    setup: EngineSetup,
+    directory: ChannelDirectory,
+    pairing: PairingService,
+    catch_up: CatchUp,
 ) -> ChannelConnection:
     def send_error() -> str:
         return directory.send_errors.current(channel.rules.name, setup.clock.now_ms())
 
-    return ChannelConnection(channel=channel, inlet=catch_up, send_error=send_error)
+    carry_over = partial(pairing.carry_over, channel.rules.name)
+    return ChannelConnection(channel=channel, inlet=catch_up, send_error=send_error, carry_over=carry_over)

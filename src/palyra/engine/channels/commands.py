@@ -61,6 +61,9 @@ class ChannelCommands:
             log.info("channel_command_refused", channel=case.rules.name, command=command.name.value, code=error.code)
             return f"That did not work: {error.message}."
 
+    async def has_session(self, place: Place) -> bool:
+        return await self.sessions.views.session_by_key(place.session_key, place.owner) is not None
+
     async def _perform(self, command: ChannelCommand, case: CommandCase) -> str:
         match command.name:
             case CommandName.HELP:

@@ -44,6 +44,7 @@ class ChannelConnection:
     channel: ConfiguredChannel
     inlet: Inlet
     send_error: Callable[[], str] = lambda: ""
+    carry_over: Callable[[str], Awaitable[None]] | None = None
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     restarts_itself: bool = True
     is_connected: bool = False
@@ -87,6 +88,10 @@ class ChannelConnection:
         self.is_connected = True
         self.error = ""
         self._failures = 0
+
+    async def identified(self, workspace: str) -> None:
+        if self.carry_over is not None:
+            await self.carry_over(workspace)
 
     def fresh(self, history: ChannelHistory) -> None:
         self.inlet.begin(history)

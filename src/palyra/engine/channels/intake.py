@@ -7,7 +7,7 @@ Messages of one conversation are taken one after another.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -16,7 +16,7 @@ import structlog
 
 from palyra.core.channels.bursts import Burst, joined
 from palyra.core.channels.commands import unknown_command_text
-from palyra.core.channels.identity import Place, Speaker, is_linked, place_of, speaker_of
+from palyra.core.channels.identity import Place, Speaker, as_earlier, is_linked, place_of, speaker_of
 from palyra.core.channels.model import (
     ChannelBusy,
     ChannelKind,
@@ -34,7 +34,7 @@ from palyra.core.channels.router import (
     route,
 )
 from palyra.core.channels.unread import require_plain
-from palyra.core.errors import Conflict, PalyraError, Unavailable
+from palyra.core.errors import Conflict, Invalid, PalyraError, Unavailable
 from palyra.core.events.run import ReplyAddress
 from palyra.core.ids import RunId
 from palyra.core.writes import Write
@@ -197,6 +197,13 @@ class ChannelIntake:
             await self._forgo(message, channel)
             _answer(waiting, Receipt(is_accepted=False, reason=routed.reason))
             return None
+        earlier = as_earlier(message)
+        if earlier is not None:
+            before = speaker_of(earlier, rules.kind, link, self.directory.may_approve(link, now_ms), now_ms)
+            place = place_of(earlier, rules, before)
+            if place != place_of(message, rules, speaker) and await self.commands.has_session(place):
+                speaker = speaker if speaker.via is not None else before
+                return _Heard(waiting=waiting, speaker=speaker, place=place, routed=routed)
         return _Heard(waiting=waiting, speaker=speaker, place=place_of(message, rules, speaker), routed=routed)
 
     async def _settle(self, heard: _Heard, channel: ConfiguredChannel) -> None:
@@ -243,14 +250,21 @@ class ChannelIntake:
         await self._commit(self._notice(message, PAIRING_HINT))
 
     async def _say(self, words: list[_Heard], channel: ConfiguredChannel) -> None:
-        """Starts a run with the words of each burst, or steers the active one."""
+        """Starts a run with the words of each burst, or steers the active one. One message spoils no burst."""
         by_envelope = {heard.waiting.message.envelope_id: heard for heard in words}
-        for burst in joined([heard.waiting.message for heard in words]):
+        bursts = deque(joined([heard.waiting.message for heard in words]))
+        while bursts:
+            burst = bursts.popleft()
             first = by_envelope[burst.first.envelope_id]
             own = {message.envelope_id for message in burst.messages}
             replies = [heard.waiting for heard in words if heard.waiting.message.envelope_id in own]
-            started = await _tried(replies, self._start_fresh(burst, first, channel))
-            if started is None:
+            started = await _outcome(self._start_fresh(burst, first, channel))
+            if isinstance(started, Invalid) and len(burst.messages) > 1:
+                bursts.extendleft(Burst(messages=(each,)) for each in reversed(burst.messages))
+                continue
+            if isinstance(started, Exception):
+                for waiting in replies:
+                    _fail(waiting, _told(started, waiting.message))
                 continue
             run_id, fresh = started
             for waiting in replies:

@@ -44,7 +44,13 @@ from palyra.core.channels.pairing_codes import (
 )
 from palyra.core.errors import Conflict, Invalid, NotFound, PalyraError, Unauthorized
 from palyra.core.events import Data, Draft
-from palyra.core.events.account_links import PairingIssued, PairingLinked, PairingLocked, PairingRevoked
+from palyra.core.events.account_links import (
+    PairingCarriedOver,
+    PairingIssued,
+    PairingLinked,
+    PairingLocked,
+    PairingRevoked,
+)
 from palyra.core.events.tool import ApprovalKind, ApprovalRequested, ApprovalResolved, ApprovalStatus, Decision, Risk
 from palyra.core.ids import ApprovalId, Principal, length_prefixed, make_ulid, parse_principal
 from palyra.core.trust import Trust
@@ -61,6 +67,7 @@ ROLES = ("viewer", "user", "operator", "admin")  # Each includes those before it
 LOOK_EVERY_S = 30.0
 REQUESTS_MAX = 100  # Questions that wait at once.
 CODES_KEPT_MS = DAY_MS
+LINKS_PAGE = 500
 
 log = structlog.get_logger()
 
@@ -119,7 +126,8 @@ class PairingService:
             now_ms = self.clock.now_ms()
             own = await self._attempts(message.channel, message.sender_id)
             everyones = await self._attempts(message.channel, "")
-            if is_locked(own, now_ms) or is_locked(everyones, now_ms):
+            earlier = await self._attempts(message.channel, message.earlier_sender_id or message.sender_id)
+            if any(is_locked(each, now_ms) for each in (own, everyones, earlier)):
                 return None
             code = await self.views.code(hash_code(self.key, letters))
             if code is None or not is_usable(code, message.channel, now_ms):
@@ -159,6 +167,24 @@ class PairingService:
         ended = replace(link, revoked_at_ms=self.clock.now_ms())
         await self._commit(by, (PairingRevoked(link_id=link.id, principal=link.principal),), (PutLink(ended),))
         return ended
+
+    async def carry_over(self, channel: str, workspace: str) -> None:
+        """Names the workspace of accounts that were stored without one, as earlier releases did."""
+        async with self._lock:
+            links: list[AccountLink] = []
+            while page := await self.views.links(channel, links[-1].id if links else "", LINKS_PAGE):
+                links += page
+            bare = [replace(each, sender_id=f"{workspace}:{each.sender_id}") for each in links if _is_bare(each)]
+            asked = [
+                replace(each, sender_id=f"{workspace}:{each.sender_id}")
+                for each in await self.views.requests(REQUESTS_MAX)
+                if each.channel == channel and _is_bare(each)
+            ]
+            if bare or asked:
+                fact = PairingCarriedOver(
+                    channel=channel, workspace=workspace, links_count=len(bare), requests_count=len(asked)
+                )
+                await self._commit(PAIRING, (fact,), (*map(PutLink, bare), *map(PutPairingRequest, asked)))
 
     async def expire(self) -> int:
         """Ends questions that nobody answered in time: they count as no."""
@@ -283,6 +309,10 @@ def _linked(link: AccountLink, approval_id: ApprovalId) -> PairingLinked:
         role=link.role,
         expires_at_ms=link.expires_at_ms,
     )
+
+
+def _is_bare(account: AccountLink | PairingRequest) -> bool:
+    return ":" not in account.sender_id
 
 
 def _require_role(role: str | None) -> None:
