@@ -95,15 +95,17 @@ def log_of(workshop: Workshop) -> list[bytes]:
     return found.stdout.split(b"\n")
 
 
-async def play(workshop: Workshop, *, can_ask: bool = False) -> list[Event]:
+async def play(workshop: Workshop, *, trust: Trust = Trust.OPERATOR) -> list[Event]:
     async with workshop.open() as engine:
-        return await finished(engine, await engine.runs.start(OWNER, ask(can_ask=can_ask)))
+        return await finished(engine, await engine.runs.start(OWNER, ask(can_ask=False, trust=trust)))
 
 
-async def test_twenty_five_calls_of_ordinary_work_ask_nobody(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trust", [Trust.OPERATOR, Trust.EXTERNAL])
+async def test_twenty_five_calls_of_ordinary_work_ask_nobody(tmp_path: Path, trust: Trust) -> None:
+    """With content from outside too: what a build makes stays in the session, and the rest is text."""
     assert len(WORK) == 25
     workshop = shop(tmp_path, *WORK)
-    events = await play(workshop)
+    events = await play(workshop, trust=trust)
     outcomes = [event.data for event in events if isinstance(event.data, ToolFinished)]
     assert [(done.outcome, done.error) for done in outcomes] == [(Outcome.OK, None)] * 25
     assert not any(isinstance(event.data, ApprovalRequested | ToolUncertain) for event in events)

@@ -18,6 +18,7 @@ from palyra.engine.api.context_preview import ContextPreviewer
 from palyra.engine.api.feed import EventFeed
 from palyra.engine.api.incidents import IncidentService
 from palyra.engine.api.jobs import JobService
+from palyra.engine.api.kept_changes import KeptChangeService
 from palyra.engine.api.marks import MarkService
 from palyra.engine.api.metrics import MetricsService
 from palyra.engine.api.model_check import ModelCheckService
@@ -88,6 +89,7 @@ class Services:
             artifacts=ports.artifacts,
             clock=clock,
             forget=ports.forget,
+            forget_layers=ports.drafts.forget_layers,
         )
         self.runs = _wire_runs(setup, parts, self.sessions)
         self.directory = ChannelDirectory(setup.channels, setup.may_answer)
@@ -110,7 +112,11 @@ class Services:
         self.feed = EventFeed(sessions=self.sessions, journal=journal, state=views.state, hub=parts.hub)
         self.artifacts = ArtifactService(artifacts=ports.artifacts, journal=journal, state=views.state, clock=clock)
         self.draft_sweep = DraftSweep(
-            leftovers=ports.draft_leftovers, drafts=ports.drafts, runs=views.runs, loader=parts.loader
+            leftovers=ports.draft_leftovers,
+            drafts=ports.drafts,
+            runs=views.runs,
+            sessions=views.sessions,
+            loader=parts.loader,
         )
         self.usage, self.owners = UsageService(views.usage, clock), OwnerLookup(views)
         self.skills = SkillService(skills=ports.skills, catalog=ports.catalog, agents=parts.agents, acts=self.acts)
@@ -373,6 +379,7 @@ def _wire_runs(setup: EngineSetup, parts: EngineParts, sessions: SessionService)
             loops=parts.loops,
             redactor=parts.redactor,
         ),
+        kept=KeptChangeService(runs=views.runs, drafts=ports.drafts, loops=parts.loops, redactor=parts.redactor),
         settings=setup.settings,
         tools_begun=ports.tools_begun,
     )

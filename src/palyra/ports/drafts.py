@@ -3,24 +3,35 @@
 Does not own: whether changes may be applied (engine.session.draft_gate), the overlay itself (the shell's sandbox).
 """
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
 
-from palyra.core.drafts.changes import ChangeSet
+from palyra.core.drafts.changes import ChangeSet, Place
+from palyra.core.drafts.review import Unseen
 from palyra.core.errors import Unavailable
 from palyra.core.events.draft import ConflictCause, FileChange
-from palyra.core.ids import EffectId
+from palyra.core.ids import EffectId, SessionId
 
 Contents = tuple[bytes, ...]  # Archives of replaced files, the oldest first.
 
 
 class OverlayRoot(msgspec.Struct, frozen=True, kw_only=True):
-    """A root of the workspace, and the two folders that an overlay over it needs."""
+    """A root of the workspace, the two folders that an overlay over it needs, and the session's layer between, if any."""
 
     root: str
     upper: str
     work: str
+    layer: str = ""
+
+
+class Review(msgspec.Struct, frozen=True):
+    """What of a draft no review of the workspace shows, and what the layer of the session holds already."""
+
+    unseen: Mapping[Place, Unseen] = {}
+    layer_folders: frozenset[Place] = frozenset()
+    layer_bytes: int = 0
 
 
 class AppliedDraft(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +61,13 @@ class DraftFailure(msgspec.Struct, frozen=True, kw_only=True):
 class DraftWorlds(Protocol):
     """What a runtime needs to run a command in a draft."""
 
-    async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
-        """Makes an empty world. With `is_alone` nothing else is applied to these roots until the draft is settled."""
+    async def begin(
+        self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool, session_id: str = ""
+    ) -> tuple[OverlayRoot, ...]:
+        """Makes an empty world, in which the layer of the session shows.
+
+        With `is_alone` nothing else is applied to these roots until the draft is settled.
+        """
         ...
 
     async def seal(self, effect_id: EffectId) -> ChangeSet:
@@ -76,6 +92,36 @@ class Drafts(Protocol):
         self, effect_id: EffectId, changes: tuple[FileChange, ...]
     ) -> AppliedDraft | DraftConflict | DraftFailure:
         """Applies all of the changes or none. What is already applied is done."""
+        ...
+
+    async def review(self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]) -> Review:
+        """Looks at the content of a draft as a person would."""
+        ...
+
+    async def layer(
+        self, effect_id: EffectId, session_id: str, held: tuple[FileChange, ...], applied: tuple[FileChange, ...]
+    ) -> None:
+        """Puts what is held back into the layer of the session, and takes out of it what was applied."""
+        ...
+
+    async def kept(self, session_id: str) -> ChangeSet:
+        """Returns what the layer of the session would change in the workspace."""
+        ...
+
+    async def take_kept(
+        self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        """Applies changes of the layer to the workspace, and takes them out of the layer."""
+        ...
+
+    async def preview_kept(self, session_id: str, changes: tuple[FileChange, ...]) -> str:
+        """Returns the difference that applying these changes of the layer would make, for a person."""
+        ...
+
+    async def forget_layers(self, session_id: str) -> None: ...
+
+    async def layered_sessions(self) -> tuple[SessionId, ...]:
+        """Returns the sessions that have a layer."""
         ...
 
     async def archive(self, effect_id: EffectId) -> bytes | None:
@@ -111,6 +157,31 @@ class NoDrafts:
         self, effect_id: EffectId, changes: tuple[FileChange, ...]
     ) -> AppliedDraft | DraftConflict | DraftFailure:
         return DraftFailure(message="this daemon keeps no drafts")
+
+    async def review(self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]) -> Review:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def layer(
+        self, effect_id: EffectId, session_id: str, held: tuple[FileChange, ...], applied: tuple[FileChange, ...]
+    ) -> None:
+        return
+
+    async def kept(self, session_id: str) -> ChangeSet:
+        return ChangeSet()
+
+    async def take_kept(
+        self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        return DraftFailure(message="this daemon keeps no drafts")
+
+    async def preview_kept(self, session_id: str, changes: tuple[FileChange, ...]) -> str:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def forget_layers(self, session_id: str) -> None:
+        return
+
+    async def layered_sessions(self) -> tuple[SessionId, ...]:
+        return ()
 
     async def archive(self, effect_id: EffectId) -> bytes | None:
         return None

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from palyra.adapters.drafts.apply import Applier
 from palyra.adapters.drafts.diffs import compare_changes, show_changes
 from palyra.adapters.drafts.folders import STAGE_NAME, UNDO_NAME, DraftFolders, SealedSet
+from palyra.adapters.drafts.layers import SessionLayers
+from palyra.adapters.drafts.reviewed import find_unseen
 from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
@@ -21,9 +23,10 @@ from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_fol
 from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
-from palyra.core.ids import EffectId
-from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
+from palyra.core.ids import EffectId, SessionId
+from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot, Review
 
+_NEVER_NS = 1 << 62  # A layer has no beginning: what lies in the workspace now is what it is compared with.
 TICK_S = 0.02  # Longer than a tick of the clock by which file systems tell when something changed.
 NAMED_CHARS_MAX = 64 << 20  # Of the names of all links that lead to changes. What has one beyond that counts as obeyed.
 
@@ -33,13 +36,16 @@ class FileDrafts:
 
     def __init__(self, home: Path) -> None:
         self._folders = DraftFolders(home)
+        self._layers = SessionLayers(home)
         self._turns = RootTurns()
         self._running: dict[EffectId, tuple[tuple[OverlayRoot, ...], int]] = {}
         self._unpacked: set[EffectId] = set()
         self.home = home
         self.trash = DraftTrash(home)
 
-    async def begin(self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool) -> tuple[OverlayRoot, ...]:
+    async def begin(
+        self, effect_id: EffectId, roots: tuple[str, ...], *, is_alone: bool, session_id: str = ""
+    ) -> tuple[OverlayRoot, ...]:
         has_begun = False
         try:
             if is_alone:
@@ -47,6 +53,8 @@ class FileDrafts:
                 await asyncio.sleep(TICK_S)  # What was applied just before would count as changed after the beginning.
             await self._remove(effect_id)
             made, began_ns = self._folders.make(effect_id, roots)
+            if any(self._layers.of(session_id, root) for root in roots):
+                made = await asyncio.to_thread(self._with_layers, made, session_id)
             self._running[effect_id] = (made, began_ns)
             has_begun = True
             return made
@@ -83,6 +91,40 @@ class FileDrafts:
         finally:
             await self._turns.end(roots)
             await self._turns.release(effect_id)
+
+    async def review(self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]) -> Review:
+        return await asyncio.to_thread(self._review, effect_id, session_id, changes)
+
+    async def layer(
+        self, effect_id: EffectId, session_id: str, held: tuple[FileChange, ...], applied: tuple[FileChange, ...]
+    ) -> None:
+        if held or self._layers.has(session_id):
+            await asyncio.shield(asyncio.to_thread(self._layer, effect_id, session_id, held, applied))
+
+    async def kept(self, session_id: str) -> ChangeSet:
+        return await asyncio.to_thread(self._kept, session_id)
+
+    async def preview_kept(self, session_id: str, changes: tuple[FileChange, ...]) -> str:
+        return await asyncio.to_thread(show_changes, changes, self._layers.roots_of(session_id))
+
+    async def take_kept(
+        self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]
+    ) -> AppliedDraft | DraftConflict | DraftFailure:
+        self._unpacked.add(effect_id)
+        try:
+            unpacked = await asyncio.to_thread(self._lift, effect_id, session_id, changes)
+            done = await self.apply(effect_id, unpacked)
+            if isinstance(done, AppliedDraft):
+                await self.layer(effect_id, session_id, (), changes)
+            return done
+        finally:
+            await self.forget(effect_id)
+
+    async def forget_layers(self, session_id: str) -> None:
+        await asyncio.to_thread(self._layers.forget, session_id)
+
+    async def layered_sessions(self) -> tuple[SessionId, ...]:
+        return await asyncio.to_thread(self._layers.sessions)
 
     async def archive(self, effect_id: EffectId) -> bytes | None:
         try:
@@ -128,18 +170,52 @@ class FileDrafts:
             self._folders.forget(effect_id)
 
     def _seal(self, effect_id: EffectId, made: tuple[OverlayRoot, ...], began_ns: int) -> ChangeSet:
-        found = [UpperReader(each.root, each.upper, began_ns).read() for each in made]
-        change_set = ChangeSet(
-            changes=in_order(change for each in found for change in each.changes),
-            left_out=tuple(one for each in found for one in each.left_out),
-            left_out_count=sum(each.left_out_count for each in found),
-            emptied_roots=tuple(root for each in found for root in each.emptied_roots),
-        )
+        change_set = _joined([UpperReader(each.root, each.upper, began_ns, each.layer).read() for each in made])
+        change_set = replace(change_set, has_layer=any(each.layer for each in made))
         if change_set.changes:
             roots = tuple(each.root for each in made)
             change_set = replace(change_set, linked=_linked(roots, change_set.changes))
             self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
+
+    def _with_layers(self, made: tuple[OverlayRoot, ...], session_id: str) -> tuple[OverlayRoot, ...]:
+        return tuple(replace(each, layer=self._layers.begin(session_id, each.root)) for each in made)
+
+    def _review(self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]) -> Review:
+        layers = self._layers.roots_of(session_id)
+        uppers = self._uppers(effect_id, self._folders.read_set(effect_id))
+        unseen = find_unseen(changes, uppers, layers)
+        size = self._layers.size_bytes(session_id) if unseen and layers else 0
+        return Review(unseen, self._layers.folders(session_id, changes) if layers else frozenset(), size)
+
+    def _layer(
+        self, effect_id: EffectId, session_id: str, held: tuple[FileChange, ...], applied: tuple[FileChange, ...]
+    ) -> None:
+        roots = dict.fromkeys(change.root for change in (*held, *applied))
+        uppers = self._uppers(effect_id, self._folders.read_set(effect_id))
+        for root in roots:
+            kept, gone = (tuple(each for each in changes if each.root == root) for changes in (held, applied))
+            self._layers.put(session_id, kept, gone, uppers[root])
+
+    def _kept(self, session_id: str) -> ChangeSet:
+        layers = self._layers.roots_of(session_id)
+        present = {root: layer for root, layer in layers.items() if os.path.isdir(root)}
+        return _joined([UpperReader(root, layer, _NEVER_NS).read() for root, layer in present.items()])
+
+    def _lift(self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]) -> tuple[FileChange, ...]:
+        """Links content of the layer into upper folders, as if a command had left it there."""
+        layers = self._layers.roots_of(session_id)
+        roots = tuple(dict.fromkeys(change.root for change in changes))
+        made, _ = self._folders.make(effect_id, roots)
+        uppers = {each.root: each.upper for each in made}
+        for change in changes:
+            if change.after_sha256 is not None and not is_folder(change):
+                target = Path(uppers[change.root], change.path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.link(f"{layers[change.root]}/{change.path}", target, follow_symlinks=False)
+        change_set = ChangeSet(changes=in_order(changes), linked=_linked(roots, changes))
+        self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
+        return change_set.changes
 
     def _sealed_with(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> SealedSet | None:
         """Returns what was sealed; None if it is damaged, so that it does not hold these changes."""
@@ -195,6 +271,15 @@ class FileDrafts:
         change_set = ChangeSet(changes=in_order(sized), linked=_linked(roots, changes))
         self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
+
+
+def _joined(found: list[ChangeSet]) -> ChangeSet:
+    return ChangeSet(
+        changes=in_order(change for each in found for change in each.changes),
+        left_out=tuple(one for each in found for one in each.left_out),
+        left_out_count=sum(each.left_out_count for each in found),
+        emptied_roots=tuple(root for each in found for root in each.emptied_roots),
+    )
 
 
 def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:

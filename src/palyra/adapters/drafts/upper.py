@@ -42,10 +42,15 @@ _Named = tuple[int | None, str]  # A name in an open folder.
 
 
 class UpperReader:
-    """Reads one root. `began_ns` is when the command began: a file that changed later is a conflict."""
+    """Reads one root. `began_ns` is when the command began: a file that changed later is a conflict.
 
-    def __init__(self, root: str, upper: str, began_ns: int) -> None:
+    `layer` is the layer of the session that lay between, if there was one. The changes are those of the root. What the
+    command took away or made anew, and only the layer holds, is a deletion without a hash.
+    """
+
+    def __init__(self, root: str, upper: str, began_ns: int, layer: str = "") -> None:
         self._root = root
+        self._layer = layer
         self._upper = upper
         self._began_ns = began_ns
         self._changes: list[FileChange] = []
@@ -119,6 +124,8 @@ class UpperReader:
                 self._add(path=f"{path}/", kind=ChangeKind.CREATED, mode=mode)
             elif before is not None and mode != before.st_mode & PERMISSIONS:
                 self._add(path=f"{path}/", kind=ChangeKind.MODE, mode=mode, before_mode=before.st_mode & PERMISSIONS)
+            if self._in_layer(path) and (_is_opaque(inner) or not os.path.isdir(f"{self._layer}/{path}")):
+                self._drop(path)
             if below is not None:
                 opened.callback(os.close, below)
                 opened.callback(setattr, self, "_real", self._real)
@@ -143,6 +150,7 @@ class UpperReader:
             return
         before_hash, before_mode = self._before(lower, name, before), before.st_mode & PERMISSIONS
         if before_hash == after and (mode == before_mode or stat.S_ISLNK(before.st_mode)):
+            self._drop(path)
             return
         kind = ChangeKind.MODE if before_hash == after else ChangeKind.MODIFIED
         if kind is ChangeKind.MODE and before.st_nlink > 1:
@@ -181,6 +189,7 @@ class UpperReader:
         before_hash = self._before(lower, name, before) if before is not None else None
         after = hash_link(target)
         if before_hash == after:
+            self._drop(path)
             return
         self._add(
             path=path,
@@ -195,6 +204,7 @@ class UpperReader:
         """Adds a deletion, of a folder with everything in it. Returns False if something of it stays."""
         found = _stat(lower, name)
         if found is None or lower is None:
+            self._drop(path)
             return True
         unfit = _unfit(path)
         if unfit is not None:
@@ -214,6 +224,14 @@ class UpperReader:
         if all(gone):
             self._add(path=f"{path}/", kind=ChangeKind.DELETED, before_mode=mode)
         return all(gone)
+
+    def _in_layer(self, path: str) -> bool:
+        return bool(self._layer) and os.path.lexists(f"{self._layer}/{path}")
+
+    def _drop(self, path: str) -> None:
+        """Adds that the layer holds this no more. The root is as it was."""
+        if self._in_layer(path):
+            self._add(path=path, kind=ChangeKind.DELETED)
 
     def _before(self, lower: int | None, name: str, found: os.stat_result) -> str:
         """Returns the hash of what the command saw. A file that is put there while it is read is not that."""

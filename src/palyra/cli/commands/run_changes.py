@@ -1,4 +1,4 @@
-"""`palyra runs diff` and `palyra runs undo`: what a run changed in the workspace, and putting it back.
+"""`palyra runs diff`, `keep` and `undo`: what a run changed in the workspace or left beside it, and putting it back.
 
 Does not own: other commands about runs (commands.runs).
 """
@@ -16,6 +16,7 @@ from palyra.core.events.base import JsonObject
 from palyra.core.plurals import counted
 
 app = CommandGroup()
+NONE_KEPT = "The session keeps nothing apart from the workspace."
 NOTHING = "The run changed nothing in the workspace."
 BACK = "There was nothing to undo: the files are as they were before the run."
 UNDONE_MARK = "[undone: it is as it was before]"  # The daemon shows it in the place of a difference.
@@ -75,6 +76,48 @@ def undo(context: typer.Context, run: RunArgument, path: PathOption = None, yes:
     count = len(changes) if isinstance(changes, list) else 0
     words = f"Undone: {counted(count, 'change')} of run {record.get('run_id')}."
     print_line(words if count else BACK)
+
+
+@app.command()
+def keep(
+    context: typer.Context,
+    run: RunArgument = "last",
+    path: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Only this file or folder; may be given again.")
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Apply what commands left in the layer of a run's session: caches, builds and whatever else no review shows.
+
+    Examples:
+
+      palyra runs keep
+
+      palyra runs keep last --path build/app --yes
+    """
+
+    async def read(client: Client) -> tuple[str, JsonObject]:
+        run_id = await find_run(client, run)
+        return run_id, await client.get(f"/runs/{run_id}/kept")
+
+    async def act(client: Client) -> JsonObject:
+        return await client.post(f"/runs/{run_id}/keep", {"paths": path or []})
+
+    run_id, found = ask_daemon(context, read)
+    difference = str(found.get("diff") or "")
+    if not yes:
+        typer.echo(shown(difference or NONE_KEPT))
+        if not difference:
+            return
+        what = ", ".join(path) if path else "all of this"
+        typer.confirm(f"Apply {what} to the workspace? Your own programs may then run it.", abort=True)
+    record = ask_daemon(context, act)
+    if is_json(context):
+        print_json(record)
+        return
+    changes = record.get("changes")
+    count = len(changes) if isinstance(changes, list) else 0
+    print_line(f"Applied: {counted(count, 'change')}." if count else NONE_KEPT)
 
 
 def _is_back(record: JsonObject) -> bool:

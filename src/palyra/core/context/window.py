@@ -21,6 +21,8 @@ from palyra.core.context.results import UNCERTAIN, tell_result
 from palyra.core.events import Data, Event, SystemData
 from palyra.core.events.base import ErasedData
 from palyra.core.events.draft import (
+    ChangesKeeping,
+    ChangesKept,
     ChangesUndoing,
     ChangesUndone,
     DraftApplying,
@@ -251,7 +253,7 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
 # check. Frequent types come first.
 _Untold = (
     ToolProposed | ToolJudged | ToolStarted | ToolHeld | ToolDrafted | DraftJudged | DraftApplying | DraftConflicted
-    | ChangesUndoing | ChangesUndone | RoutePlanned | ModelRequested | UsageRecorded | RunAccepted | RunStarted
+    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept | RoutePlanned | ModelRequested | UsageRecorded | RunAccepted | RunStarted
     | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested | MessageAssistant
     | ObjectivesChecked | ModelFailed | ApprovalRequested | ApprovalResolved | GrantRevoked | SessionCreated
     | SessionBranched | SessionRestored | SessionLabelled | SessionCheckpointed | SourceTrusted | SourceDistrusted

@@ -11,12 +11,14 @@ import msgspec
 
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 from palyra.core.events.tool import FileBytes
+from palyra.core.plurals import counted
 from palyra.core.spelling import spell_out
 
 CHANGES_INLINE_BYTES_MAX = 32 * 1024  # A longer list is stored as an artifact; the event names it.
 LEFT_OUT_SHOWN_MAX = 32
 SHOWN_MAX = 200  # Of changes other than deletions, which are never cut off before DELETED_SHOWN_MAX.
 DELETED_SHOWN_MAX = 1000
+HELD_SHOWN_MAX = 5
 _WORDS = {
     ChangeKind.DELETED: "deleted",
     ChangeKind.CREATED: "created",
@@ -26,7 +28,7 @@ _WORDS = {
 }
 
 
-_Place = tuple[str, str]  # A root, and a path in it.
+Place = tuple[str, str]  # A root, and a path in it.
 
 
 class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,13 +40,17 @@ class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more."""
+    """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more.
+
+    `has_layer` says that the command saw the layer of its session, so that some changes may be of that.
+    """
 
     changes: tuple[FileChange, ...] = ()
     left_out: tuple[LeftOutFile, ...] = ()
     left_out_count: int = 0
     emptied_roots: tuple[str, ...] = ()
     linked: tuple[LinkedChange, ...] = ()
+    has_layer: bool = False
 
     @property
     def digest(self) -> str:
@@ -75,8 +81,8 @@ def in_order(changes: Iterable[FileChange]) -> tuple[FileChange, ...]:
 
 def without_paths(changes: Sequence[FileChange], left_out: Iterable[str]) -> tuple[FileChange, ...]:
     """Leaves out paths with everything below them, and the folders that make no sense without what is left out."""
-    gone = _with_folders(changes, {_place(change) for change in named_changes(changes, left_out)})
-    return tuple(change for change in changes if _place(change) not in gone)
+    gone = with_folders(changes, {place_of(change) for change in named_changes(changes, left_out)})
+    return tuple(change for change in changes if place_of(change) not in gone)
 
 
 def named_changes(changes: Sequence[FileChange], names: Iterable[str]) -> tuple[FileChange, ...]:
@@ -86,12 +92,12 @@ def named_changes(changes: Sequence[FileChange], names: Iterable[str]) -> tuple[
     return tuple(change for change in changes if any(_is_named(path, known, folders) for path in _names_of(change)))
 
 
-def _with_folders(changes: Sequence[FileChange], left_out: set[_Place]) -> set[_Place]:
+def with_folders(changes: Sequence[FileChange], left_out: set[Place]) -> set[Place]:
     """Adds new folders that would stay empty, folders that would go with something in them, and what needs their place."""
-    gone: set[_Place] = set()
-    holds_left, holds_kept = set[_Place](), set[_Place]()
+    gone: set[Place] = set()
+    holds_left, holds_kept = set[Place](), set[Place]()
     for change in reversed(in_order(changes)):  # What a folder holds comes before it.
-        root, path = place = _place(change)
+        root, path = place = place_of(change)
         is_bare = change.kind is ChangeKind.CREATED and place in holds_left and place not in holds_kept
         is_held = change.kind is ChangeKind.DELETED and place in holds_left
         is_left = place in left_out or is_bare or is_held or (root, f"{path}/") in gone
@@ -102,7 +108,7 @@ def _with_folders(changes: Sequence[FileChange], left_out: set[_Place]) -> set[_
     return gone
 
 
-def _place(change: FileChange) -> _Place:
+def place_of(change: FileChange) -> Place:
     return change.root, change.path
 
 
@@ -157,6 +163,19 @@ def describe_changes(changes: Sequence[FileChange]) -> str:
 def describe_left_out(left_out: Sequence[LeftOutFile], count: int) -> str:
     lines = [f"not applied: {spell_out(each.path)} ({each.reason})" for each in left_out]
     return "\n".join([*lines, *_rest(count - len(left_out), "things that were not applied")])
+
+
+def describe_held(held: Sequence[FileChange]) -> str:
+    """Says what stays in the layer of the session, for a model and for the person who reads along."""
+    if not held:
+        return ""
+    files = [each for each in held if not is_folder(each)] or list(held)
+    named = ", ".join(spell_out(each.path) for each in files[:HELD_SHOWN_MAX])
+    more = ", …" if len(files) > HELD_SHOWN_MAX else ""
+    count = counted(len(files), "file")
+    return (
+        f"[kept in this session only: {count} ({named}{more}); later commands see them; palyra runs keep applies them]"
+    )
 
 
 def _rest(count: int, noun: str) -> list[str]:

@@ -16,6 +16,8 @@ from palyra.core.events.account_links import (
 )
 from palyra.core.events.base import ErasedData, EventData, JsonObject
 from palyra.core.events.draft import (
+    ChangesKeeping,
+    ChangesKept,
     ChangesUndoing,
     ChangesUndone,
     DraftApplying,
@@ -92,7 +94,7 @@ from palyra.core.trust import Trust
 SessionData = (
     SessionCreated | SessionBranched | SessionRestored | SessionReset | SessionLabelled | SessionCompacted
     | SourceTrusted | SourceDistrusted | SessionCheckpointed | PinAdded | PinRemoved | DocumentChanged
-    | ChangesUndoing | ChangesUndone
+    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept
 )  # fmt: skip
 RunData = (
     RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested

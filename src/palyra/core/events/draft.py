@@ -95,7 +95,8 @@ class DraftJudged(EventData, frozen=True, kw_only=True):
     """The verdict on a sealed set of changes. `asking` lists the paths for which a person is asked.
 
     `writes` is what applying would leave, so that the bytes are known as tainted before they can exist. If that is too
-    long a list, `write_sets` holds it instead.
+    long a list, `write_sets` holds it instead. `held` says which of the changes are not applied but stay in the layer of
+    the session, a bit for each, packed by core.drafts.review; `held_count` is their number.
     """
 
     TYPE: ClassVar[str] = "draft.judged"
@@ -111,6 +112,8 @@ class DraftJudged(EventData, frozen=True, kw_only=True):
     expires_in_ms: Count | None = None
     writes: tuple[FileBytes, ...] = ()
     write_sets: tuple[FileSet, ...] = ()
+    held: Identifier | None = None
+    held_count: Count = 0
 
 
 class DraftApplying(EventData, frozen=True, kw_only=True):
@@ -132,6 +135,22 @@ class DraftConflicted(EventData, frozen=True, kw_only=True):
     digest: Identifier
     cause: ConflictCause
     path: Identifier
+
+
+class ChangesKeeping(EventData, frozen=True, kw_only=True):
+    """A person wants what the layer of a session holds in the workspace. It is recorded before any file is touched."""
+
+    TYPE: ClassVar[str] = "changes.keeping"
+    changes: tuple[FileChange, ...]
+    changes_count: Count
+
+
+class ChangesKept(EventData, frozen=True, kw_only=True):
+    """A person applied what the layer of a session held. `changes` lists the first of them."""
+
+    TYPE: ClassVar[str] = "changes.kept"
+    changes: tuple[FileChange, ...]
+    changes_count: Count
 
 
 class ChangesUndoing(EventData, frozen=True, kw_only=True):

@@ -271,7 +271,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     `source` names where output below `local` came from, and `tool` the tool that brought it. `sources` names them
     where there are several. `written` lists the files that the call left. `memory_ids` are the remembered items whose
     content the output shows. `changes_artifact_id` lists what it changed in the workspace, and `undo_artifact_id` holds
-    what that replaced.
+    what that replaced. `held_count` counts the changes that are not applied but stay in the layer of the session.
     """
 
     TYPE: ClassVar[str] = "tool.finished"
@@ -293,6 +293,7 @@ class ToolFinished(EventData, frozen=True, kw_only=True):
     changes_artifact_id: Identifier | None = None
     changes_count: Count = 0
     undo_artifact_id: Identifier | None = None
+    held_count: Count = 0
 
 
 class ToolUncertain(EventData, frozen=True, kw_only=True):

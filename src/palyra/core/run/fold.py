@@ -12,6 +12,8 @@ from palyra.core.errors import Corrupt, Invalid
 from palyra.core.events import Draft, Event, SystemData
 from palyra.core.events.base import ErasedData
 from palyra.core.events.draft import (
+    ChangesKeeping,
+    ChangesKept,
     ChangesUndoing,
     ChangesUndone,
     DraftApplying,
@@ -166,7 +168,8 @@ def _require_open(run: Run, type_name: str) -> None:
 _WithoutEffect = (
     MemoryRecalled | DocumentRead | MessageGiven | GrantRevoked | SessionCreated | SessionBranched | SessionRestored
     | SessionReset | SessionLabelled | SessionCompacted | SourceTrusted | SourceDistrusted | SessionCheckpointed
-    | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone | SystemData
+    | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone
+    | ChangesKeeping | ChangesKept | SystemData
 )  # fmt: skip
 
 

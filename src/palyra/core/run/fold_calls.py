@@ -283,4 +283,5 @@ def _observed(run: Run, call: Call, data: ToolFinished) -> RunProgressController
 def _class_in_effect(call: Call, data: ToolFinished) -> EffectClass:
     """A command in a draft that changed nothing has only read."""
     is_drafted = effect_class(call) is EffectClass.DRAFTED
-    return EffectClass.READ_ONLY if is_drafted and data.changes_count == 0 else effect_class(call)
+    has_changed = data.changes_count or data.held_count
+    return EffectClass.READ_ONLY if is_drafted and not has_changed else effect_class(call)

@@ -21,6 +21,7 @@ from palyra.core.service_runs import refuse_service
 from palyra.core.trust import Trust
 from palyra.core.typed import require_typed
 from palyra.engine.agents import AgentDirectory
+from palyra.engine.api.kept_changes import KeptChangeService
 from palyra.engine.api.objectives import ObjectiveIntake
 from palyra.engine.api.processes import ProcessService
 from palyra.engine.api.requests import (
@@ -68,6 +69,7 @@ class RunService:
     objectives: ObjectiveIntake
     processes: ProcessService
     changes: RunChangeService
+    kept: KeptChangeService
     settings: EngineSettings
     tools_begun: Callable[[], Awaitable[None]]
     is_draining: bool = False

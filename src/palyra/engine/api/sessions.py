@@ -40,7 +40,7 @@ FAMILY_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionService:
-    """`forget` ends everything that tools keep of a deleted session."""
+    """`forget` ends everything that tools keep of a deleted session; `forget_layers` removes what commands left in it."""
 
     views: SessionViews
     state: State
@@ -53,6 +53,7 @@ class SessionService:
     artifacts: Artifacts
     clock: Clock
     forget: Callable[[SessionId], Awaitable[None]]
+    forget_layers: Callable[[SessionId], Awaitable[None]]
 
     async def resolve(self, principal: Principal, request: SessionRequest) -> SessionRow:
         """Returns the session asked for. It is created if its key or label is new, or if nothing names it."""
@@ -85,6 +86,7 @@ class SessionService:
         """Starts over. `by` acts with the permissions of `principal`. The caller checks that this is allowed."""
         await self.get(principal, session_id)
         await self.loops.post(session_id, RecordSessionEvent(principal=by or principal, data=SessionReset()))
+        await self.forget_layers(session_id)
         return await self.get(principal, session_id)
 
     async def label(self, principal: Principal, session_id: SessionId, label: str | None) -> SessionRow:
@@ -145,6 +147,7 @@ class SessionService:
         for member in family:
             self.loops.drop(member)
             await self.forget(member)
+            await self.forget_layers(member)
         for artifact_id in await self.state.unlinked(tuple(artifacts)):
             await self.artifacts.remove(artifact_id)
 

@@ -16,10 +16,13 @@ from palyra.core.budget import left_usd
 from palyra.core.delegation import agents_above, channel_of
 from palyra.core.drafts.changes import (
     ChangeSet,
+    Place,
     describe_changes,
+    describe_held,
     describe_left_out,
     digest_changes,
     is_folder,
+    place_of,
     without_paths,
 )
 from palyra.core.drafts.judge import (
@@ -33,6 +36,7 @@ from palyra.core.drafts.judge import (
     split,
     write_spec,
 )
+from palyra.core.drafts.review import hold_back, pack_places, part_held
 from palyra.core.errors import PalyraError
 from palyra.core.events.draft import DraftJudged, FileChange, ToolDrafted
 from palyra.core.events.tool import Verdict
@@ -55,6 +59,11 @@ _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 PREVIEW_LENGTH_MAX = 16 * 1024
 PATH_SHOWN_MAX = 500
 COMMAND_SHOWN_MAX = 300
+LAYER_BYTES_MAX = 10 * 1024**3  # As much as one command may leave.
+LAYER_FULL = (
+    "The layer of this session, which holds what no review shows, would have more than 10 GiB. `palyra runs keep` applies "
+    "what it holds, `palyra sessions reset` removes it; a command may delete files of it."
+)
 
 log = structlog.get_logger()
 
@@ -84,12 +93,36 @@ class DraftGate:
             return change_set
         changes = change_set.changes
         taint = _taint(case, draft)
+        try:
+            kept = await self._kept(call, case, change_set, taint)
+        except (PalyraError, OSError) as cause:
+            log.error("draft_unreadable", effect_id=call.effect_id, error=type(cause).__name__)
+            return _refuse(call, draft.digest, "draft_missing", "What the command changed cannot be read any more.")
+        if kept is None:
+            return _refuse(call, draft.digest, "layer_full", LAYER_FULL)
+        if kept:
+            applied = tuple(change for change in changes if place_of(change) not in kept)
+            change_set = replace(change_set, changes=applied)
         finding = await self._find(run, case, change_set, taint)
         written = await asyncio.to_thread(name_written, changes, taint) if taint else Written()
         answer = _askable(run, finding.answer)
         if answer.verdict is not Verdict.ALLOW:
             await self.drafts.release(call.effect_id)
-        return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case))
+        packed = pack_places(changes, kept) if kept else None
+        return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case, kept, packed))
+
+    async def _kept(
+        self, call: Call, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]
+    ) -> frozenset[Place] | None:
+        """Returns what is not applied but stays in the layer of the session; None if that has no room for it."""
+        if not taint and not change_set.has_layer:
+            return frozenset()
+        changes = change_set.changes
+        review = await self.drafts.review(call.effect_id, case.session_id, changes)
+        unseen = review.unseen if taint else {}
+        kept = await asyncio.to_thread(hold_back, changes, unseen, review.layer_folders)
+        new_bytes = sum(change.bytes for change in changes if place_of(change) in kept)
+        return kept if not new_bytes or review.layer_bytes + new_bytes <= LAYER_BYTES_MAX else None
 
     async def judge_again(
         self, run: Run, call: Call, case: GateCase, without: tuple[str, ...]
@@ -103,7 +136,10 @@ class DraftGate:
             if not draft.changes:
                 return change_set
             change_set = ChangeSet(changes=draft.changes)  # What the tape says is what applying would go by.
-        changes = await beside_loop(lambda whole: without_paths(whole, without), change_set.changes)
+        packed = call.draft_judged.held if call.draft_judged is not None else None
+        changes = await beside_loop(
+            lambda whole: part_held(whole, without_paths(whole, without), packed)[0], change_set.changes
+        )
         finding = await self._find(run, case, replace(change_set, changes=changes), _taint(case, draft))
         return finding.answer
 
@@ -186,22 +222,25 @@ class DraftGate:
             asking=tuple(shown_path(change, root)[:PATH_SHOWN_MAX] for change in finding.changes[:TOUCHED_MAX]),
             taint=verdict.taint,
             policy=answer.snapshot,
-            preview=await self._preview(call, finding.changes) if is_ask else None,
+            preview=await self._preview(call, finding.changes, verdict.kept) if is_ask else None,
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=verdict.written.files,
             write_sets=verdict.written.sets,
+            held=verdict.packed,
+            held_count=len(verdict.kept),
         )
 
-    async def _preview(self, call: Call, held: tuple[FileChange, ...]) -> str:
-        """Shows the command, then what asks, then the rest of the set by name, then what is never applied."""
+    async def _preview(self, call: Call, held: tuple[FileChange, ...], kept: frozenset[Place]) -> str:
+        """Shows the command, then what asks, then the rest of the set by name, then what is not applied."""
         change_set = await self.drafts.read(call.effect_id)
         changes = change_set.changes
         names = {(change.root, change.path) for change in held}
-        rest = tuple(change for change in changes if (change.root, change.path) not in names)
+        rest = tuple(change for change in changes if place_of(change) not in names and place_of(change) not in kept)
         shown = await self.drafts.preview(call.effect_id, held or changes)
         others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if held and rest else ""
         unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
         others += f"\n\n{unapplied}" if unapplied else ""
+        others += f"\n\n{describe_held([each for each in changes if place_of(each) in kept])}" if kept else ""
         return _cut(f"{_command(call)}{shown}{others}", PREVIEW_LENGTH_MAX, "\n[the rest is not shown]")
 
 
@@ -220,6 +259,8 @@ class _Verdict(msgspec.Struct, frozen=True):
     taint: tuple[str, ...]
     written: Written
     case: GateCase
+    kept: frozenset[Place]
+    packed: str | None
 
 
 def _taint(case: GateCase, draft: ToolDrafted) -> tuple[str, ...]:

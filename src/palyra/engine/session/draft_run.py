@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from palyra.core.drafts.changes import (
     decode_changes,
     describe_changes,
+    describe_held,
     describe_left_out,
     digest_changes,
     encode_changes,
@@ -75,13 +76,14 @@ class DraftRun:
         unknown = unmatched(whole, self.call.without)
         if unknown:
             return self._failed("path_unknown", f"Nothing was applied: {unknown[0]} is no path of this draft."), ()
-        changes = without_paths(whole, self.call.without) if self.call.without else whole
-        left_out = _left_out(whole, changes, self.call.without)
-        if not changes:
-            return await self._finished((), left_out, AppliedDraft())
-        match await self.drafts.apply(self.call.effect_id, changes):
+        chosen = without_paths(whole, self.call.without) if self.call.without else whole
+        left_out = _left_out(whole, chosen, self.call.without)
+        judged = self.call.draft_judged
+        changes, held = part_held(whole, chosen, judged.held if judged is not None else None)
+        match await self.drafts.apply(self.call.effect_id, changes) if changes else AppliedDraft():
             case AppliedDraft() as applied:
-                return await self._finished(changes, left_out, applied)
+                await self.drafts.layer(self.call.effect_id, self.context.session_id, held, changes)
+                return await self._finished(changes, held, left_out, applied)
             case DraftConflict(path=path, cause=cause):
                 return await self._conflicted(path, cause)
             case DraftFailure(message=message):
@@ -123,11 +125,16 @@ class DraftRun:
         return self._failed("draft_broken", "The draft could not be settled; see the daemon's log."), ()
 
     async def _finished(
-        self, changes: tuple[FileChange, ...], left_out: tuple[str, ...], applied: AppliedDraft
+        self,
+        changes: tuple[FileChange, ...],
+        held: tuple[FileChange, ...],
+        left_out: tuple[str, ...],
+        applied: AppliedDraft,
     ) -> Facts:
         draft = self._draft
         writes: list[Write] = []
-        finished = self._outcome(draft.outcome, draft.error, self._told(changes, left_out, applied))
+        told = "\n".join(part for part in (self._told(changes, left_out, applied), describe_held(held)) if part)
+        finished = replace(self._outcome(draft.outcome, draft.error, told), held_count=len(held))
         if changes:
             listed = await self._store(encode_changes(changes), CHANGES_MEDIA_TYPE, writes)
             finished = replace(finished, changes_artifact_id=listed, changes_count=len(changes))

@@ -1,6 +1,7 @@
 """Removes drafts that nothing needs any more: a kill behind the outcome of a call leaves its draft.
 
 Does not own: removing a draft when its call ends (effect_runner).
+Also the layers of sessions that were erased.
 Invariant: the draft of a call without an outcome stays, however long a person takes to answer.
 """
 
@@ -14,7 +15,7 @@ from palyra.core.run.call import CallPhase
 from palyra.core.run.states import RunState
 from palyra.engine.session.session_loader import SessionLoader
 from palyra.ports.drafts import Drafts
-from palyra.ports.views import RunViews
+from palyra.ports.views import RunViews, SessionViews
 
 PAGE_RUNS = 100
 _UNFINISHED = frozenset({RunState.ACCEPTED, RunState.IN_PROGRESS, RunState.WAITING})
@@ -29,6 +30,7 @@ class DraftSweep:
     leftovers: Callable[[], Awaitable[tuple[EffectId, ...]]]
     drafts: Drafts
     runs: RunViews
+    sessions: SessionViews
     loader: SessionLoader
 
     async def sweep(self) -> int:
@@ -45,9 +47,17 @@ class DraftSweep:
                 removed_count += 1
             except OSError as cause:
                 log.warning("draft_not_removed", effect_id=effect_id, reason=cause.strerror)
+        await self._sweep_layers()
         if removed_count:
             log.info("drafts_swept", removed_count=removed_count)
         return removed_count
+
+    async def _sweep_layers(self) -> None:
+        """Removes the layers of sessions that are no more."""
+        for session_id in await self.drafts.layered_sessions():
+            row = await self.sessions.session(session_id, None)
+            if row is None or row.is_erased:
+                await self.drafts.forget_layers(session_id)
 
     async def _needed(self) -> frozenset[EffectId]:
         needed: set[EffectId] = set()

@@ -77,7 +77,8 @@ def mount_root(overlays: tuple[OverlayRoot, ...], *, is_direct: bool) -> MountRo
     def mount(root: str) -> list[str]:
         draft = drafts.get(root)
         if draft is not None:
-            return ["--overlay-src", root, "--overlay", draft.upper, draft.work, root]
+            layer = ["--overlay-src", draft.layer] if draft.layer else []
+            return ["--overlay-src", root, *layer, "--overlay", draft.upper, draft.work, root]
         return ["--bind" if is_direct else "--ro-bind", root, root]
 
     return mount

@@ -166,7 +166,8 @@ class ShellRun:
     async def _run_in_draft(self, order: Order, timeout_s: float, context: ToolCallContext) -> ToolResult:
         """Runs the command in a world of its own. What it changed is sealed, or dropped if it was ended early."""
         drafts, effect_id = self._setup.drafts, context.effect_id
-        overlays = await drafts.begin(effect_id, order.roots, is_alone=context.is_alone)
+        session_id = context.session_id
+        overlays = await drafts.begin(effect_id, order.roots, is_alone=context.is_alone, session_id=session_id)
         is_sealed = False
         try:
             result = await self._run(msgspec.structs.replace(order, overlays=overlays), timeout_s, context)
