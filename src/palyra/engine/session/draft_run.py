@@ -22,6 +22,7 @@ from palyra.core.drafts.changes import (
     unmatched,
     without_paths,
 )
+from palyra.core.drafts.review import part_held
 from palyra.core.errors import PalyraError
 from palyra.core.events import Draft
 from palyra.core.events.draft import ChangeKind, ConflictCause, DraftConflicted, FileChange, ToolDrafted
