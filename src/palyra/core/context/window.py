@@ -92,7 +92,7 @@ EVENTS_READ_MAX = 1_200  # About three events an item: as many as are read from 
 
 
 class WindowItem(msgspec.Struct, frozen=True):
-    """`source` and `tool` tell where a result below `local` came from, and by which tool.
+    """`source` and `tool` tell where a result below `local` came from, and by which tool; `source` also which program spoke.
 
     `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
     `is_delegated` marks a task that another agent wrote: its words are no person's. `is_reference` marks what a message
@@ -180,7 +180,8 @@ def extend_by(window: Window, fact: WindowFact) -> Window:
 
 def _said(data: MessageUser, fact: WindowFact) -> WindowItem:
     message = UserMessage(data.text, data.attachments)
-    return WindowItem(message, fact.trust, _size(message), place=fact.place, is_delegated=is_agent(fact.actor))
+    is_delegated = is_agent(fact.actor)
+    return WindowItem(message, fact.trust, _size(message), data.client, None, fact.place, is_delegated)
 
 
 def _activate(window: Window, fact: WindowFact) -> Window:

@@ -118,11 +118,15 @@ class RunService:
         rows = await self.views.list_runs(principal, wanted)
         return tuple([await make_listed(self.journal, row) for row in rows])
 
-    async def send_input(self, principal: Principal, run_id: RunId, text: str, trust: Trust) -> RunRecord:
+    async def send_input(
+        self, principal: Principal, run_id: RunId, text: str, trust: Trust, client: str | None = None
+    ) -> RunRecord:
+        """Tells a run more. `client` names the program that speaks, if no person does."""
         _require_text(text)
         row = await self._row(principal, run_id)
         self._require_open(row)
-        say = SendInput(run_id=run_id, principal=principal, trust=trust, message=MessageUser(text=text))
+        message = MessageUser(text=text, client=client)
+        say = SendInput(run_id=run_id, principal=principal, trust=trust, message=message)
         await self._tell(row, say)
         return await self.get(principal, run_id)
 
@@ -182,6 +186,7 @@ class RunService:
             instructions=request.instructions,
             output_tokens_max=request.output_tokens_max,
             reply=request.reply,
+            client=request.client,
         )
         command = StartRun(
             run_id=self.ids.run_id(),
@@ -189,11 +194,13 @@ class RunService:
             # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
             trust=Trust.EXTERNAL if request.taint else request.trust,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=attachments, via=request.via),
+            message=MessageUser(text=request.text, attachments=attachments, via=request.via, client=request.client),
             when_busy=request.when_busy,
             opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,
             speaker=agent_principal(agent.name) if request.taint else None,
-            given=await take_given(self.attachments, principal, request.given) if session is None else (),
+            given=(
+                await take_given(self.attachments, principal, request.given, request.client) if session is None else ()
+            ),
             writes=request.writes,
         )
         return session_id, command
