@@ -15,6 +15,7 @@ import pytest
 from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.core.ids import Principal, RunId, make_call_id
 from palyra.gateway.access.resources import APPROVAL, ARTIFACT, GRANT, RUN, SESSION, AnyResourceKind
+from palyra.gateway.access.roles import PROGRAMS_ACTS, programs_may
 from palyra.gateway.http.route import HttpRoute, parameters_of
 from palyra.gateway.routes.jobs import JOB
 from palyra.gateway.routes.learning import CANDIDATE
@@ -316,3 +317,10 @@ def test_the_page_about_access_names_every_action_with_its_roles() -> None:
         if route.action not in without_token
     }
     assert named == needed
+
+
+def test_a_program_looks_and_of_what_changes_something_does_only_what_is_listed() -> None:
+    changing = {route.action for route in PROTECTED if not route.is_read_only}
+    looking = {route.action for route in PROTECTED if route.is_read_only}
+    assert all(map(programs_may, looking))
+    assert {action for action in changing if programs_may(action)} == PROGRAMS_ACTS

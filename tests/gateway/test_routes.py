@@ -124,7 +124,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         f"{ONE_RUN}/input",
         {"text": "also this"},
         202,
-        ("runs.send_input", OWNER, RUN, "also this", Trust.OPERATOR),
+        ("runs.send_input", OWNER, RUN, "also this", Trust.OPERATOR, None),
     ),
     ("POST", f"{ONE_RUN}/cancel", None, 202, ("runs.cancel", OWNER, RUN, OWNER)),
     ("POST", f"{ONE_RUN}/cancel", {}, 202, ("runs.cancel", OWNER, RUN, OWNER)),
@@ -171,7 +171,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ),
     ("GET", "/api/v1/grants", None, 200, ("approvals.grants", OWNER, "", ONE)),
     ("DELETE", f"/api/v1/grants/{GRANT}", None, 200, ("approvals.revoke", OWNER, GRANT, OWNER)),
-    ("POST", "/api/v1/artifacts", b"hello", 201, ("artifacts.put", OWNER, b"hello", "application/octet-stream")),
+    ("POST", "/api/v1/artifacts", b"hello", 201, ("artifacts.put", OWNER, b"hello", "application/octet-stream", None)),
     ("GET", f"/api/v1/artifacts/{ARTIFACT}", None, 200, ("artifacts.get", OWNER, ARTIFACT)),
     ("GET", "/api/v1/jobs", None, 200, ("jobs.list", OWNER, JobFilter(limit=ONE))),
     (

@@ -19,12 +19,14 @@ from palyra.gateway.http.server import serve_http
 from palyra.gateway.http.settings import HttpSettings
 from palyra.gateway.routes.table import ROUTES
 from palyra.ports.provider import Delta, ModelRequest
-from palyra.ports.tokens import Role
+from palyra.ports.tokens import Role, Speaks
 from tests.gateway.scene import ADMIN, FixedClock, FixedTokens
 from tests.support.engines import Workshop
 from tests.support.role_table import RoleTable
 
 USER = "palyra_a-user-of-the-tests-and-nobody-else"
+PROGRAM = "palyra_a-program-of-the-owner-in-the-tests"
+PERSON = "palyra_the-owner-in-person-in-the-tests"
 
 
 class Recorded(ScriptedProvider):
@@ -62,6 +64,8 @@ async def serve_engine(engine: Engine, **limits: Any) -> AsyncIterator[str]:
     settings = HttpSettings(port=0, **limits)
     clock, tokens = FixedClock(), FixedTokens()
     tokens.add(USER, Role.USER, principal="user:alice", id="alice")
+    tokens.add(PROGRAM, Role.ADMIN, id="ci", speaks=Speaks.PROGRAM)
+    tokens.add(PERSON, Role.ADMIN, id="me", speaks=Speaks.PERSON)
     logins = ConsoleSessions(clock.monotonic_s)
     credentials = Credentials(tokens, tokens, logins, RoleTable(ROUTES), clock)
     access = Authentication(credentials, settings.requests_per_minute, clock.monotonic_s)

@@ -127,6 +127,7 @@ class Workshop:
         self.routines: tuple[ConfiguredRoutine, ...] = ()
         self.channels: tuple[ConfiguredChannel, ...] = ()
         self.may_answer: MayAnswer = nobody_may_answer
+        self.token_holders: tuple[Principal, ...] = ()
         self.tools: list[Tool] = [TimeNow(), FsRead(), FsWrite(), *mark_tools(self.marks)]
         self.sources: list[ToolSource] = []
         self.missing: list[MissingTool] = []
@@ -232,6 +233,7 @@ class Workshop:
             observers=self.observers,
             channels=self.channels,
             may_answer=self.may_answer,
+            token_holders=lambda: self.token_holders,
         )
         return Engine(setup, _no_verify)
 

@@ -20,7 +20,7 @@ from palyra.core.errors import Invalid, PalyraError
 from palyra.core.events import Draft
 from palyra.core.events.base import JsonObject
 from palyra.core.events.system import AdminActed
-from palyra.core.ids import derive_node_id
+from palyra.core.ids import Principal, derive_node_id
 from palyra.core.trust import Trust
 from palyra.engine.system_tape import append_to_system
 from palyra.gateway.access.console_sessions import ConsoleSessions
@@ -42,9 +42,10 @@ from palyra.gateway.routes.tokens import (
     token_records,
 )
 from palyra.ports.policy import AccessPolicy
-from palyra.ports.tokens import hash_token
+from palyra.ports.tokens import Role, covers, hash_token, includes, is_valid
 
 USES_EVERY_S = 60.0
+STARTS = "runs.start"
 
 Answer = TypeVar("Answer")
 
@@ -59,6 +60,16 @@ def open_credentials(home: Home, policy: AccessPolicy) -> tuple[FileTokens, Cred
 def login_link(home: Home, credentials: Credentials) -> str:
     """What comes behind the daemon's address: good once, for the holder of the node's own token."""
     return link_path(credentials.logins.new_code(hash_token(ensure_admin_token(home.admin_token))))
+
+
+def workers(tokens: FileTokens) -> tuple[Principal, ...]:
+    """Returns the principals whose tokens may start runs now."""
+    at_ms = now_ms()
+    return tuple(
+        row.principal
+        for row in tokens.rows()
+        if is_valid(row, at_ms) and includes(row.role, Role.USER) and covers(row.actions, STARTS)
+    )
 
 
 @asynccontextmanager

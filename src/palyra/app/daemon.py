@@ -5,6 +5,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from palyra.adapters.net.client import HttpClient
 from palyra.adapters.policy.cedar import CedarPolicy
@@ -71,7 +72,7 @@ async def serve(
     """
     import structlog
 
-    from palyra.app.credentials import login_link, noting_uses, open_credentials
+    from palyra.app.credentials import login_link, noting_uses, open_credentials, workers
     from palyra.app.grpc_service import serving_grpc
     from palyra.gateway.access.authentication import Authentication
     from palyra.gateway.http.application import Gateway
@@ -87,7 +88,7 @@ async def serve(
     choice = await choose_models(config)
     client = HttpClient()
     loop_watch = make_loop_watch(home, make_modes(config).of(HealingDomain.LOOP))
-    engine = build_engine(home, choice.config, DaemonParts(client, known, policy, loop_watch))
+    engine = build_engine(home, choice.config, DaemonParts(client, known, policy, loop_watch, partial(workers, tokens)))
     settings = http_settings(config)
     watching: asyncio.Task[None] | None = None
     try:

@@ -6,6 +6,7 @@ Adapters are imported inside the functions that need them, so that a command loa
 """
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from palyra.core.agents import DEFAULT_INSTRUCTIONS, AgentSpec
 from palyra.core.compaction.model import CompactionSettings
 from palyra.core.errors import Invalid
 from palyra.core.healing.model import HealingModes
-from palyra.core.ids import parse_principal
+from palyra.core.ids import Principal, parse_principal
 from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.redaction import KnownSecrets, Redactor
 from palyra.core.routines.wish import ConfiguredRoutine, RoutineWish, make_definition
@@ -73,6 +74,7 @@ class DaemonParts:
     known: KnownSecrets
     policy: CedarPolicy
     loop_watch: LoopWatch | None = None
+    token_holders: Callable[[], tuple[Principal, ...]] = lambda: ()
 
 
 class Stores(NamedTuple):
@@ -134,6 +136,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
         observers=telemetry.observers,
         channels=make_channels(config, secrets, parts.client, stores.clock),
         may_answer=answers_by_policy(parts.policy),
+        token_holders=parts.token_holders,
     )
     engine = Engine(setup, partial(verify_journal, home))
     tools.routines.bind(engine.routines)

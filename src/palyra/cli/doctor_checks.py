@@ -24,6 +24,7 @@ from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_b
 from palyra.core.errors import NotFound, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 from palyra.core.plurals import counted
+from palyra.ports.tokens import ADMIN_TOKEN_ID, Role, includes
 
 PYTHON_MIN = (3, 11)
 SPACE_LOW_BYTES = 1024**3  # Room for a day of a busy journal.
@@ -60,6 +61,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         *_config(home),
         _vault(home),
         *_policies(home),
+        *_tokens(home),
         _journal(home),
         *_memory(home),
         DoctorFinding(
@@ -180,6 +182,24 @@ def _policies(home: Home) -> list[DoctorFinding]:
         return [DoctorFinding(FindingMark.OK, "policies", counted(len(report.policies), "policy", "policies"))]
     what = "; ".join(report.problems)
     return [DoctorFinding(FindingMark.FAIL, "policies", what, "mend the file; palyra policy check says more")]
+
+
+def _tokens(home: Home) -> list[DoctorFinding]:
+    """Lists tokens of which nobody said who speaks with them: a program that has one is taken for a person."""
+    from palyra.app.credentials import list_tokens
+
+    try:
+        records = list_tokens(home)
+    except PalyraError as error:
+        return [DoctorFinding(FindingMark.FAIL, "tokens", error.message)]
+    valid = [each for each in records if each.state == "valid" and each.id != ADMIN_TOKEN_ID]
+    unsaid = [each for each in valid if each.speaks is None and includes(each.role, Role.USER)]
+    if not unsaid:
+        return [DoctorFinding(FindingMark.OK, "tokens", counted(len(valid), "token") + " besides the admin token")]
+    named = _some([f"{each.id} ({each.label or each.principal})" for each in unsaid])
+    what = f"nobody said who speaks with these, so outside MCP they count as a person's: {named}"
+    remedy = "for a program, make a new one with palyra tokens new --program, and revoke the old one"
+    return [DoctorFinding(FindingMark.WARN, "tokens", what, remedy)]
 
 
 def _config_if_sound(home: Home) -> Config:

@@ -76,7 +76,9 @@ def _gives(item: WindowItem, reads_outside: Callable[[str], bool], *, is_own: bo
     match item.message:
         case UserMessage(text=text):
             # What a reference brought is no person's words, whoever named it.
-            return not text.startswith(NOTE) and not item.is_delegated and not item.is_reference
+            is_said = not text.startswith(NOTE) and not item.is_delegated and not item.is_reference
+            # A program may have read there what the model wrote, so its words count as those of the web.
+            return is_said and not (is_own and item.source is not None)
         case ToolMessage(is_error=is_error):
             kind = (item.source or "").partition(":")[0]
             is_straight = kind in _STRAIGHT and item.tool is not None and reads_outside(item.tool)

@@ -2,7 +2,7 @@
 
 Does not own: judging by taint (policy).
 A source is a short label that the daemon gives (`http:host`, `mcp:server`, `wasm:plugin`, `file:path`, `tool:name`,
-`channel:name`, `skill:name`), never content.
+`channel:name`, `client:token`, `skill:name`), never content.
 Invariants: the set grows with every source that is met. It shrinks only by a reset of the session or a person's
 `source.trusted`. It is bounded, and sources that no longer fit become `many`, for which nobody can vouch.
 A model's words have no source of their own: they have those of the model's context, which are in the set already. So a
@@ -38,6 +38,7 @@ from palyra.core.trust import Trust, is_tainting
 SOURCES_MAX = 64  # More than a person would look through. It keeps a session's row at some kilobytes.
 LABEL_LENGTH_MAX = 160
 MANY = "many"
+CLIENT = "client"  # The kind of source that is a program which speaks with a token.
 UNNAMED = "external"  # Stands for content below `local` whose source nobody recorded, or whose record was erased.
 
 # These types bring content in. Every other type is the daemon's words, or a model's from its context.
@@ -198,8 +199,8 @@ def _met(said: Draft | Event, seq: int) -> tuple[TaintSource, ...]:
             call_id, tool = finished.call_id, finished.tool
             named_of = finished.sources or (finished.source or UNNAMED,)
             return tuple(TaintSource(source=name, since_seq=seq, call_id=call_id, tool=tool) for name in named_of)
-        case RunAccepted(origin=origin, lineage=()) if is_tainting(said.trust):
-            return (TaintSource(source=label("channel", origin), since_seq=seq),)
+        case RunAccepted(origin=origin, client=client, lineage=()) if is_tainting(said.trust):
+            return (TaintSource(source=client or label("channel", origin), since_seq=seq),)
         case MessageGiven(source=source) if is_tainting(said.trust):
             return (TaintSource(source=source or UNNAMED, since_seq=seq),)
         case MemoryRecalled() | ReferenceResolved() | DocumentRead() if is_tainting(said.trust):
@@ -216,7 +217,7 @@ def _fold_message(taint: Taint, message: MessageUser, said: Draft | Event, seq: 
     sources = [each.source for each in message.attachments if each.source is not None]
     is_speakers = not sources or is_tainting(message.sender_trust or said.trust)
     if is_speakers and not is_agent(said.actor):
-        sources.append(speaker_source(said.actor))
+        sources.append(message.client or speaker_source(said.actor))
     for source in sources:
         taint = _add(taint, TaintSource(source=source, since_seq=seq))
     return taint

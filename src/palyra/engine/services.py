@@ -101,6 +101,7 @@ class Services:
             journal=journal,
             loops=parts.loops,
             pairing=self.pairing,
+            token_holders=setup.token_holders,
         )
         self.caller_tools = CallerToolService(
             views=views.runs,

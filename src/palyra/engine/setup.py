@@ -12,7 +12,7 @@ from palyra.core.compaction.model import CompactionSettings
 from palyra.core.events.run import RunLimits
 from palyra.core.healing.model import HealingModes
 from palyra.core.healing.rules import STUCK_MS
-from palyra.core.ids import EffectId, SessionId
+from palyra.core.ids import EffectId, Principal, SessionId
 from palyra.core.learning.settings import NO_LEARNING, LearningRuntimeConfig
 from palyra.core.redaction import KnownSecrets
 from palyra.core.routines.wish import ConfiguredRoutine
@@ -169,8 +169,14 @@ class HealingSetup:
     loop_blocks: Callable[[], tuple[LoopBlock, ...]] = _no_blocks
 
 
+def _no_tokens() -> tuple[Principal, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSetup:
+    """`token_holders` returns whose tokens may start runs now."""
+
     journal: Journal
     views: Views
     ports: EnginePorts
@@ -187,3 +193,4 @@ class EngineSetup:
     observers: tuple[RunObserver, ...] = ()
     channels: tuple[ConfiguredChannel, ...] = ()
     may_answer: MayAnswer = nobody_may_answer
+    token_holders: Callable[[], tuple[Principal, ...]] = _no_tokens

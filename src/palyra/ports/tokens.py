@@ -30,6 +30,13 @@ class Role(Enum):
     ADMIN = "admin"
 
 
+class Speaks(Enum):
+    """Who writes what is said with a token: a person, or a program, whose words are a task and nobody's orders."""
+
+    PERSON = "person"
+    PROGRAM = "program"
+
+
 _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
@@ -37,6 +44,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """`hash` is the token's SHA-256 in hex.
 
     `actions` narrows the role to some actions, or to all actions of a noun. An empty one does not narrow the role.
+    `speaks` is None where nobody said it: then the protocol decides (gateway.access.caller).
     """
 
     id: str
@@ -48,6 +56,7 @@ class TokenRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     revoked: bool = False
     label: str = ""
     actions: tuple[str, ...] = ()
+    speaks: Speaks | None = None
 
 
 class Tokens(Protocol):

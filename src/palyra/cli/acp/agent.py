@@ -3,11 +3,13 @@
 Owns: sessions and prompts of one editor. Does not own: showing a run (turn), the connection (stdio_rpc).
 """
 
+import asyncio
 import uuid
 
 from palyra import __version__
-from palyra.cli.acp.content import read_prompt, text_block
+from palyra.cli.acp.content import read_prompt, tell_folder, text_block
 from palyra.cli.acp.editor_files import EditorFiles
+from palyra.cli.acp.embedded import is_own
 from palyra.cli.acp.turn import PromptTurn
 from palyra.cli.daemon_call import Client
 from palyra.cli.stdio_rpc import Lines, RpcPeer, unknown_method
@@ -89,12 +91,14 @@ class AcpAgent:
         session_id = _session_id(params)
         if session_id in self._turns:
             raise Conflict("session_busy", "the session answers another prompt; cancel it or wait")
-        text, attachments = read_prompt(params.get("prompt"))
+        folder, blocks = self._folders.get(session_id), params.get("prompt")
         has_read, has_write = self._fs.get("readTextFile") is True, self._fs.get("writeTextFile") is True
-        folder = self._folders.get(session_id)
         files = EditorFiles(self._peer, session_id, folder, has_read=has_read, has_write=has_write)
         turn = self._turns[session_id] = PromptTurn(self._peer, self._client, session_id, files)
         try:
+            text, attachments = await asyncio.to_thread(
+                read_prompt, blocks, lambda uri, body: is_own(uri, body, folder)
+            )
             return await turn.perform(
                 {
                     "session_id": session_id,
@@ -102,7 +106,7 @@ class AcpAgent:
                     "attachments": attachments,
                     "idempotency_key": f"acp-{uuid.uuid4()}",
                     "tools": files.tools(),
-                    "instructions": f"The person's editor has the folder {folder} open." if folder else "",
+                    "instructions": tell_folder(folder or ""),
                 }
             )
         finally:

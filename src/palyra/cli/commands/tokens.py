@@ -4,6 +4,7 @@ Does not own: what a role may do (gateway.access).
 Invariant: a new token is printed once, to standard output alone, so that a script can store it without showing it.
 """
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, TypeVar
 
@@ -18,7 +19,7 @@ from palyra.cli.terminal.style import date_time
 from palyra.cli.terminal.tables import print_rows
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
-from palyra.ports.tokens import Role
+from palyra.ports.tokens import Role, Speaks
 
 ITEMS_MAX = 10_000
 NO_DAEMON = frozenset({"daemon_unreachable", "token_missing"})  # No daemon answers, or none was ever started here.
@@ -55,20 +56,34 @@ def new(
         list[str] | None,
         typer.Option(metavar="ACTION", help="Allow only this: runs, approvals.answer; may be repeated."),
     ] = None,
+    is_person: Annotated[
+        bool | None,
+        typer.Option(
+            "--person/--program",
+            show_default=False,
+            help="Who writes what is said with it: you, or a program or agent, whose words count as content from outside.",
+        ),
+    ] = None,
 ) -> None:
     """Create a token and print it. It is shown only this once.
 
     Examples:
 
-      palyra tokens new --for user:alice --role user --expires 30d --label laptop
+      palyra tokens new --for user:alice --role user --expires 30d --label laptop --person
 
-      palyra tokens new --for user:phone --role user --action approvals
+      palyra tokens new --for user:phone --role user --action approvals --person
+
+      palyra tokens new --for user:owner --role user --program --label ci
     """
     from palyra.cli.terminal.questions import parse_seconds
 
     wish: JsonObject = {"principal": principal, "role": role.value, "label": label, "actions": list(action or ())}
     if expires is not None:
         wish["ttl_s"] = parse_seconds(expires, "--expires")
+    if is_person is None and role is not Role.VIEWER:
+        is_person = _ask_who_speaks()
+    if is_person is not None:
+        wish["speaks"] = (Speaks.PERSON if is_person else Speaks.PROGRAM).value
     issued = _ask(context, lambda client: client.post("/tokens", wish), lambda: _issue(context, wish))
     if is_json(context):
         print_json(issued)
@@ -90,11 +105,13 @@ def show_all(context: typer.Context) -> None:
         print_json({"items": items})
         return
     rows = [
-        (each.get("id"), each.get("principal"), _role(each), each.get("label"), _date(each, "created_at_ms"),
+        (each.get("id"), each.get("principal"), _role(each), each.get("speaks"), each.get("label"), _date(each, "created_at_ms"),
          _date(each, "expires_at_ms"), _date(each, "last_used_at_ms"), each.get("state"))
         for each in sorted(items, key=_created_at)
     ]  # fmt: skip
-    print_rows(("id", "for", "role", "label", "created", "expires", "last use", "state"), rows, "there are no tokens")
+    print_rows(
+        ("id", "for", "role", "speaks", "label", "created", "expires", "last use", "state"), rows, "there are no tokens"
+    )
 
 
 @app.command()
@@ -150,6 +167,18 @@ def login_link(context: typer.Context) -> None:
         print_json({"url": link, "valid_for_s": answer["valid_for_s"]})
     else:
         typer.echo(link)
+
+
+def _ask_who_speaks() -> bool | None:
+    """Asks on a terminal. A script that says nothing is told what that means."""
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        return typer.confirm("Will a person write what is said with it (no: a program or an agent)?", err=True)
+    typer.echo(
+        "Nobody said who speaks with it: over MCP it counts as a program's, elsewhere as a person's. "
+        "Say --person or --program.",
+        err=True,
+    )
+    return None
 
 
 def _ask(context: typer.Context, act: "Callable[[Client], Awaitable[Answer]]", without: Callable[[], Answer]) -> Answer:

@@ -95,7 +95,7 @@ EVENTS_READ_MAX = 1_200  # About three events an item: as many as are read from 
 
 
 class WindowItem(msgspec.Struct, frozen=True):
-    """`source` and `tool` tell where a result below `local` came from, and by which tool.
+    """`source` and `tool` tell where a result below `local` came from, and by which tool; `source` also which program spoke.
 
     `place` is where the event that brought the message stands in the whole conversation, parents of a branch included.
     `is_delegated` marks a task that another agent wrote: its words are no person's. `is_reference` marks what a message
@@ -186,8 +186,15 @@ def extend_by(window: Window, fact: WindowFact) -> Window:
 def _said(data: MessageUser, fact: WindowFact) -> WindowItem:
     message = UserMessage(data.text, data.attachments)
     typed = None if data.typed is None else typed_words(data)
-    is_delegated = is_agent(fact.actor)
-    return WindowItem(message, fact.trust, _size(message), place=fact.place, is_delegated=is_delegated, typed=typed)
+    return WindowItem(
+        message,
+        fact.trust,
+        _size(message),
+        data.client,
+        place=fact.place,
+        is_delegated=is_agent(fact.actor),
+        typed=typed,
+    )
 
 
 def _activate(window: Window, fact: WindowFact) -> Window:

@@ -117,7 +117,7 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     The others are set by callers that bring their own: tools they execute, instructions that come after the agent's,
     the most tokens of one output, and what the answer has to achieve (core.run.objectives). `serves_agent` and
     `batch_tokens` are set on a service run: the agent of the session it serves, and what the texts that it embeds add to
-    the input of its call, because they are on no tape.
+    the input of its call, because they are on no tape. `client` names the program that gave the task, if it was no person.
     """
 
     TYPE: ClassVar[str] = "run.accepted"
@@ -141,6 +141,7 @@ class RunAccepted(EventData, frozen=True, kw_only=True):
     serves_agent: Identifier | None = None
     batch_tokens: Count | None = None
     objectives: tuple[Text, ...] = ()
+    client: Identifier | None = None
 
 
 class RunStarted(EventData, frozen=True, kw_only=True):
@@ -196,7 +197,8 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     A message that is sent again under the same key is not recorded again. An attachment of lower trust lowers the trust
     of the event; `sender_trust` is then the sender's own. `via` is the account of a channel that a person spoke through.
     `typed` holds the words that the person typed, one piece a line, if others of `text` were pasted or came from
-    elsewhere (core.typed). Such an event is at most `local`.
+    elsewhere (core.typed). Such an event is at most `local`. `client` names the program that wrote the message, where it
+    was no person.
     """
 
     TYPE: ClassVar[str] = "message.user"
@@ -206,6 +208,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     sender_trust: Trust | None = None
     via: Principal | None = None
     typed: Text | None = None
+    client: Identifier | None = None
 
 
 class GivenRole(Enum):

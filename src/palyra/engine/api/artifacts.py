@@ -28,7 +28,9 @@ class ArtifactService:
     state: State
     clock: Clock
 
-    async def put(self, principal: Principal, body: bytes, media_type: str) -> ArtifactRecord:
+    async def put(
+        self, principal: Principal, body: bytes, media_type: str, client: str | None = None
+    ) -> ArtifactRecord:
         """Stores an upload, durable when this returns: first the file, then the link that keeps it."""
         if len(body) > UPLOAD_BYTES_MAX:
             raise Invalid("artifact_too_large", f"{len(body)} bytes; the most is {UPLOAD_BYTES_MAX}")
@@ -36,8 +38,10 @@ class ArtifactService:
             raise Invalid("media_type_length", f"a media type has 1 to {MEDIA_TYPE_LENGTH_MAX} characters")
         artifact_id = await self.artifacts.put(body)
         now_ms = self.clock.now_ms()
-        # An upload has the same trust as a message of the same person.
-        link = LinkArtifact(artifact_id, uploads_stream(principal), len(body), media_type, now_ms, trust=Trust.OPERATOR)
+        # An upload has the same trust as a message of the same caller.
+        trust = Trust.OPERATOR if client is None else Trust.EXTERNAL
+        stream = uploads_stream(principal)
+        link = LinkArtifact(artifact_id, stream, len(body), media_type, now_ms, trust, client)
         await self.journal.commit((), (link,))
         return ArtifactRecord(id=artifact_id, bytes=len(body), media_type=media_type)
 

@@ -80,9 +80,10 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `trust` is that of the words: whoever authenticated the speaker knows it, and the engine raises it for nobody.
     `taint` are the sources that the text comes from, if nobody who is trusted wrote it (L8). `owner` is whose session
-    it is, if that is not the speaker's own. `via` is the account of a channel that the speaker uses, and `reply` the
-    conversation that hears the answer. `writes` are committed with the run or the message that steers one. `typed` are
-    the words that the person typed, if others of the text were pasted (core.typed).
+    it is, if that is not the speaker's own. `client` names the program that speaks, if no person does. `via` is the
+    account of a channel that the speaker uses, and `reply` the conversation that hears the answer. `writes` are
+    committed with the run or the message that steers one. `typed` are the words that the person typed, if others of the
+    text were pasted (core.typed).
 
     `objectives` are what the answer has to achieve (core.run.objectives). The last four are what a caller brings along:
     tools that it executes itself, instructions, a limit, and an earlier conversation, which only a new session takes.
@@ -104,6 +105,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     when_busy: WhenBusy = WhenBusy.QUEUE
     taint: tuple[str, ...] = ()
     owner: Principal | None = None
+    client: str | None = None
     via: Principal | None = None
     reply: ReplyAddress | None = None
     writes: tuple[Write, ...] = ()
@@ -128,7 +130,8 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """`option` is the index into the approval's offered options; a scope picks the first option of that scope.
 
     `principal` and `role` belong to kind `pairing`: whom the account is linked to, and what they may do from it.
-    `role_max` is the highest role that whoever answers may give, which is their own. `without` lists the paths of a
+    `role_max` is the highest role that whoever answers may give, which is their own. `client` names the program that
+    answers, which may only say no; None for a person. `without` lists the paths of a
     draft that are not to be applied. `may_trust` says that the caller has the right to vouch for a source, which an
     option may do.
     """
@@ -142,6 +145,7 @@ class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
     principal: str | None = None
     role: str | None = None
     role_max: str = "user"
+    client: str | None = None
     without: tuple[str, ...] = ()
     may_trust: bool = False
 

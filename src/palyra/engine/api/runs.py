@@ -122,13 +122,20 @@ class RunService:
         return tuple([await make_listed(self.journal, row) for row in rows])
 
     async def send_input(
-        self, principal: Principal, run_id: RunId, text: str, trust: Trust, typed: str | None = None
+        self,
+        principal: Principal,
+        run_id: RunId,
+        text: str,
+        trust: Trust,
+        typed: str | None = None,
+        client: str | None = None,
     ) -> RunRecord:
+        """Tells a run more. `typed` are the words a person typed of it; `client` is the program that speaks, if any."""
         _require_text(text)
         require_typed(text, typed)
         row = await self._row(principal, run_id)
         self._require_open(row)
-        message = MessageUser(text=text, typed=typed)
+        message = MessageUser(text=text, typed=typed, client=client)
         await self._tell(row, SendInput(run_id=run_id, principal=principal, trust=trust, message=message))
         return await self.get(principal, run_id)
 
@@ -189,6 +196,7 @@ class RunService:
             instructions=request.instructions,
             output_tokens_max=request.output_tokens_max,
             reply=request.reply,
+            client=request.client,
         )
         command = StartRun(
             run_id=self.ids.run_id(),
@@ -196,11 +204,19 @@ class RunService:
             # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
             trust=Trust.EXTERNAL if request.taint else request.trust,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=attachments, via=request.via, typed=request.typed),
+            message=MessageUser(
+                text=request.text,
+                attachments=attachments,
+                via=request.via,
+                typed=request.typed,
+                client=request.client,
+            ),
             when_busy=request.when_busy,
             opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,
             speaker=agent_principal(agent.name) if request.taint else None,
-            given=await take_given(self.attachments, principal, request.given) if session is None else (),
+            given=(
+                await take_given(self.attachments, principal, request.given, request.client) if session is None else ()
+            ),
             writes=request.writes,
         )
         return session_id, command

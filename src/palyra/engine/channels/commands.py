@@ -154,7 +154,8 @@ class ChannelCommands:
             return NAME_IT
         if row.kind is ApprovalKind.UNCERTAIN:
             return "Answer this one with palyra approvals: retry, done or give_up."
-        answer = ApprovalAnswer(decision=decision, scope=scope, reason=f"answered in channel {case.rules.name}")
+        reason = f"answered in channel {case.rules.name}"
+        answer = ApprovalAnswer(decision=decision, scope=scope, reason=reason, role_max=speaker.role)
         asked = case.place.owner if row.session_id == await self._session_id(case) else None
         viewer = asked or (run.principal if run is not None else case.place.owner)
         card = await self.approvals.answer(viewer, row.id, answer, by=speaker.principal)

@@ -167,7 +167,7 @@ class CommitBuilder:
         run = find_run(pending.state, command.run_id)
         facts, writes = await self.effects.caller_results.facts(run, pending.state, command.results)
         if command.message is not None:
-            trust = trust_of_caller(command.principal)
+            trust = trust_of_caller(command.principal, command.message.client)
             say = SendInput(run_id=run.run_id, principal=command.principal, trust=trust, message=command.message)
             pending = link_attached(pending, say, self.clock.now_ms())
             facts = (*facts, self._said(command.message, say))

@@ -29,16 +29,19 @@ SOURCE = label("caller", "history")
 
 
 async def take_given(
-    intake: AttachmentIntake, principal: Principal, given: tuple[GivenMessage, ...]
+    intake: AttachmentIntake, principal: Principal, given: tuple[GivenMessage, ...], client: str | None
 ) -> tuple[MessageGiven, ...]:
-    """Returns the messages as they will be recorded; Invalid if they are too many or too long."""
+    """Returns the messages as they will be recorded; Invalid if they are too many or too long.
+
+    `client` names the program that brought them along, if no person did.
+    """
     if len(given) > GIVEN_MAX:
         raise Invalid("messages_too_many", f"{len(given)} messages; the most is {GIVEN_MAX}: name a session instead")
     if sum(map(_chars_of, given)) > GIVEN_CHARS_MAX:
         raise Invalid(
             "messages_too_long", f"the messages have over {GIVEN_CHARS_MAX} characters: name a session instead"
         )
-    return tuple([await _take(intake, principal, each) for each in given])
+    return tuple([await _take(intake, principal, each, client) for each in given])
 
 
 async def add_given(pending: PendingCommit, command: StartRun, redactor: EventRedactor, now_ms: int) -> PendingCommit:
@@ -58,16 +61,17 @@ def _chars_of(given: GivenMessage) -> int:
     return len(given.text) + (len(msgspec.json.encode(given.calls)) if given.calls else 0)
 
 
-async def _take(intake: AttachmentIntake, principal: Principal, given: GivenMessage) -> MessageGiven:
+async def _take(
+    intake: AttachmentIntake, principal: Principal, given: GivenMessage, client: str | None
+) -> MessageGiven:
     if len(given.text) > TEXT_LENGTH_MAX:
         raise Invalid("text_length", f"a message has {len(given.text)} characters, the most is {TEXT_LENGTH_MAX}")
-    is_ours = given.role is GivenRole.USER
     return MessageGiven(
         role=given.role,
         text=given.text,
         attachments=await intake.take(principal, given.attachments, given.text),
         calls=given.calls,
         call_id=given.call_id,
-        source=None if is_ours else SOURCE,
+        source=client if given.role is GivenRole.USER else SOURCE,
         fence_id=secrets.token_hex(FENCE_ID_LENGTH // 2) if given.role is GivenRole.TOOL else None,
     )

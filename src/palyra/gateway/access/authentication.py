@@ -101,7 +101,7 @@ def is_plausible(secret: str) -> bool:
 
 
 def _caller(row: TokenRow, session: ConsoleSession | None) -> Caller:
-    return Caller(row.id, row.principal, row.role, row.actions, row.hash, session)
+    return Caller(row.id, row.principal, row.role, row.actions, row.hash, session, row.speaks)
 
 
 @lru_cache(ADDRESSES_REMEMBERED_MAX)

@@ -14,10 +14,8 @@ import msgspec
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Invalid
 from palyra.core.events import Event
-from palyra.core.ids import Principal
 from palyra.core.projections.rows import SessionRow
 from palyra.engine.api.requests import (
     ATTACHMENTS_MAX,
@@ -27,12 +25,12 @@ from palyra.engine.api.requests import (
     RunRecord,
     RunRequest,
 )
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.decode_errors import decode_error_words
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
 from palyra.gateway.routes.runs import RunBody, make_run_request
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
-from palyra.ports.tokens import Role
 
 ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
 
@@ -58,16 +56,16 @@ def read(message: Message, shape: type[Shape], **members: object) -> Shape:
         raise Invalid("message_invalid", decode_error_words(cause, "the message")) from cause
 
 
-def read_run(start: runs_pb2.RunStart, principal: Principal) -> RunRequest:
+def read_run(start: runs_pb2.RunStart, caller: Caller) -> RunRequest:
     # One more than a run takes is enough to refuse them all.
     attachments = [_attachment(item) for item in islice(start.attachments, ATTACHMENTS_MAX + 1)] or None
     schema = _read_schema(start.answer_schema_json) if start.HasField("answer_schema_json") else None
     body = read(start, RunBody, attachments=attachments, answer_schema=schema, answer_schema_json=None)
-    return make_run_request(body, ORIGIN, trust_of_caller(principal))
+    return make_run_request(body, ORIGIN, caller)
 
 
-def read_answer(message: approvals_pb2.ResolveApprovalRequest, role_max: Role, *, may_trust: bool) -> ApprovalAnswer:
-    return make_answer(read(message, AnswerBody, approval_id=None), role_max, may_trust=may_trust)
+def read_answer(message: approvals_pb2.ResolveApprovalRequest, caller: Caller, *, may_trust: bool) -> ApprovalAnswer:
+    return make_answer(read(message, AnswerBody, approval_id=None), caller, may_trust=may_trust)
 
 
 def run_message(record: RunRecord) -> runs_pb2.Run:

@@ -85,7 +85,7 @@ async def route_message(call: UnaryCall) -> Message:
     message: runs_pb2.RouteMessageRequest = call.message
     principal = await call.permit()
     call.edge.services.require_open()
-    record = await call.engine.runs.start(principal, read_run(message.start, principal))
+    record = await call.engine.runs.start(principal, read_run(message.start, call.caller))
     return runs_pb2.RouteMessageResponse(run=run_message(record))
 
 
@@ -100,7 +100,7 @@ async def resolve_approval(call: UnaryCall) -> Message:
     message: approvals_pb2.ResolveApprovalRequest = call.message
     viewer = await call.permit(ResourceRef(APPROVAL, message.approval_id))
     may_trust = call.edge.services.viewers.may_trust(call.caller)
-    given = read_answer(message, call.caller.role, may_trust=may_trust)
+    given = read_answer(message, call.caller, may_trust=may_trust)
     approval_id = APPROVAL.read_id(message.approval_id)
     card = await call.engine.approvals.answer(viewer, approval_id, given, by=call.caller.principal)
     return approvals_pb2.ResolveApprovalResponse(approval=approval_message(card))

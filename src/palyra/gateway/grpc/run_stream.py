@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 
 import grpc
 
-from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Invalid, PalyraError, Unavailable
 from palyra.core.ids import RunId
 from palyra.engine.api.requests import StartedRun
@@ -56,7 +55,7 @@ class RunStreams:
             case "start":
                 principal = await self._edge.viewer_for(caller, "runs.start")
                 self._edge.services.require_open()
-                return await runs.start_and_follow(principal, read_run(first.start, principal))
+                return await runs.start_and_follow(principal, read_run(first.start, caller))
             case "follow":
                 asked = first.follow
                 viewer = await self._edge.viewer_for(caller, "runs.read", ResourceRef(RUN, asked.run_id))
@@ -169,13 +168,13 @@ class _OpenStream:
     async def _send_input(self, caller: Caller, message: runs_pb2.RunInput) -> None:
         principal = await self._edge.viewer_for(caller, "runs.input", ResourceRef(RUN, self._run_id))
         self._edge.services.require_open()
-        said, trust = read(message, InputBody), trust_of_caller(caller.principal)
-        await self._edge.services.engine.runs.send_input(principal, self._run_id, said.text, trust, said.typed)
+        said, runs = read(message, InputBody), self._edge.services.engine.runs
+        await runs.send_input(principal, self._run_id, said.text, caller.trust, said.typed, caller.client)
 
     async def _resolve(self, caller: Caller, message: approvals_pb2.ResolveApprovalRequest) -> None:
         viewer = await self._edge.viewer_for(caller, "approvals.answer", ResourceRef(APPROVAL, message.approval_id))
         may_trust = self._edge.services.viewers.may_trust(caller)
-        given = read_answer(message, caller.role, may_trust=may_trust)
+        given = read_answer(message, caller, may_trust=may_trust)
         approval_id = APPROVAL.read_id(message.approval_id)
         await self._edge.services.engine.approvals.answer(viewer, approval_id, given, by=caller.principal)
 

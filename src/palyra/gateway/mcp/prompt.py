@@ -5,12 +5,12 @@ Owns: its progress notifications and its result. Does not own: following the run
 
 import msgspec
 
-from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import PalyraError
 from palyra.core.events.base import JsonObject
-from palyra.core.ids import Principal, parse_session_id
+from palyra.core.ids import parse_session_id
 from palyra.engine.api.requests import RunRequest
 from palyra.engine.hub import Frame, LiveFrame
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.mcp.messages import RpcMessage, answered, tool_failure, tool_result
 from palyra.gateway.mcp.tools import PromptArguments
 from palyra.gateway.openai.errors import failure_of
@@ -21,11 +21,12 @@ ORIGIN = "mcp"
 _encode = msgspec.json.Encoder().encode
 
 
-def request_of(given: PromptArguments, principal: Principal) -> RunRequest:
+def request_of(given: PromptArguments, caller: Caller) -> RunRequest:
     return RunRequest(
         text=given.text,
         origin=ORIGIN,
-        trust=trust_of_caller(principal),
+        trust=caller.trust,
+        client=caller.client,
         session_id=parse_session_id(given.session_id) if given.session_id is not None else None,
         session_key=given.session_key,
         agent=given.agent,
@@ -33,8 +34,8 @@ def request_of(given: PromptArguments, principal: Principal) -> RunRequest:
     )
 
 
-async def begin(exchange: RunExchange, given: PromptArguments, principal: Principal) -> Segment:
-    return await exchange.start(request_of(given, principal))
+async def begin(exchange: RunExchange, given: PromptArguments, caller: Caller) -> Segment:
+    return await exchange.start(request_of(given, caller))
 
 
 def result_of(segment: Segment, end: SegmentEnd) -> JsonObject:

@@ -2,8 +2,11 @@
 
 Owns: which method of a message is answered by what, and in which form. Does not own: tools (tools, prompt), resources
 (resources), who may ask (gateway.access): the same checks as for every route come first.
+A caller is a program there (access.caller).
 There are no sessions of the transport: each request stands alone, so a restart of the daemon loses none.
 """
+
+from dataclasses import replace
 
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -11,6 +14,7 @@ from starlette.types import ASGIApp
 from palyra import __version__
 from palyra.core.errors import PalyraError, Unauthorized
 from palyra.core.events.base import JsonObject
+from palyra.gateway.access.caller import over_mcp
 from palyra.gateway.http.responses import BASE_HEADERS, JSON_TYPE, answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute
 from palyra.gateway.http.sse import EVENT_STREAM_TYPE
@@ -38,7 +42,7 @@ INSTRUCTIONS = "Palyra runs agents whose tool calls are judged, recorded and res
 
 
 async def receive(call: HttpCall[Empty, RpcMessage]) -> ASGIApp:
-    message = call.body
+    call, message = replace(call, caller=over_mcp(call.caller)), call.body
     version = call.request.headers.get(VERSION_HEADER, VERSIONS[0])
     if version not in VERSIONS:
         data: JsonObject = {"supported": list(VERSIONS), "requested": version[:40]}
@@ -106,7 +110,7 @@ async def _prompt(call: HttpCall[Empty, RpcMessage], message: RpcMessage, given:
     call.services.require_open()
     token = _progress_token(message.params)
     with reserved(call) as slot:
-        segment = await prompt.begin(exchange_of(call), given, call.principal)
+        segment = await prompt.begin(exchange_of(call), given, call.caller)
         if token is not None and EVENT_STREAM_TYPE in call.request.headers.get("accept", "").lower():
             return streamed(call, slot, segment, prompt.ProgressEvents(message, token, segment).encode)
         end = await waited(call, slot, segment)

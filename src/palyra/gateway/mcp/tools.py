@@ -102,7 +102,13 @@ async def list_approvals(call: Call, given: ListArguments) -> object:
 
 
 async def answer_approval(call: Call, given: AnswerArguments) -> object:
-    answer = ApprovalAnswer(decision=given.decision, scope=given.scope, reason=given.reason)
+    answer = ApprovalAnswer(
+        decision=given.decision,
+        scope=given.scope,
+        reason=given.reason,
+        role_max=call.caller.role.value,
+        client=call.caller.client,
+    )
     return await call.services.engine.approvals.answer(call.principal, parse_approval_id(given.approval_id), answer)
 
 
@@ -164,7 +170,7 @@ TOOLS: tuple[ServedTool, ...] = (
     ),
     ServedTool(
         name="answer_approval",
-        description="Answers a question for the person you work for. Ask that person first.",
+        description="Says no to a question. Only a person says yes: tell them to answer it with `palyra approvals`.",
         arguments=AnswerArguments,
         action="approvals.answer",
         perform=answer_approval,

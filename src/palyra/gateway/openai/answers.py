@@ -28,7 +28,7 @@ BODY_BYTES_MAX = 24 * 1024 * 1024  # Room for the images that one message may ha
 def exchange_of(call: HttpCall) -> RunExchange:  # type: ignore[type-arg]
     request = call.request
     base_url = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    return RunExchange(call.services.engine, call.principal, base_url)
+    return RunExchange(call.services.engine, call.caller, base_url)
 
 
 def session_of(call: HttpCall, metadata: dict[str, str] | None, user: str | None) -> SessionName:  # type: ignore[type-arg]

@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
-from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Conflict, Invalid, NotFound
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import CallerTool, MessageUser, RunWaiting
 from palyra.core.events.tool import ToolFinished, ToolProposed
-from palyra.core.ids import ApprovalId, CallId, Principal, RunId, SessionId, parse_session_id
+from palyra.core.ids import ApprovalId, CallId, RunId, SessionId, parse_session_id
 from palyra.core.run.states import RunState
 from palyra.engine.api.requests import KEY_LENGTH_MAX, RunRequest, RunsQuery, WhenBusy
 from palyra.engine.engine import Engine
 from palyra.engine.hub import Frames
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.openai.conversation import (
     CallerConversation,
     Returned,
@@ -75,9 +75,10 @@ class ChosenModel(msgspec.Struct, frozen=True):
 class RunExchange:
     """For one caller. `base_url` is where this caller reaches the daemon, for links that a person opens."""
 
-    def __init__(self, engine: Engine, principal: Principal, base_url: str) -> None:
+    def __init__(self, engine: Engine, caller: Caller, base_url: str) -> None:
         self._engine = engine
-        self._principal = principal
+        self._caller = caller
+        self._principal = caller.principal
         self._base_url = base_url
 
     async def begin(self, wish: Wish) -> Segment:
@@ -112,7 +113,8 @@ class RunExchange:
         request = RunRequest(
             text=asked.text or ("(see what is attached)" if asked.attachments else ""),
             origin=ORIGIN,
-            trust=trust_of_caller(self._principal),
+            trust=self._caller.trust,
+            client=self._caller.client,
             session_id=wish.session.session_id,
             session_key=wish.session.key,
             attachments=asked.attachments,
@@ -178,7 +180,7 @@ class RunExchange:
         message = None
         if returned.text or returned.attachments:
             attached = await self._engine.runs.attachments.take(self._principal, returned.attachments, returned.text)
-            message = MessageUser(text=returned.text, attachments=attached)
+            message = MessageUser(text=returned.text, attachments=attached, client=self._caller.client)
         await self._engine.caller_tools.give(self._principal, returned.run_id, returned.results, message)
 
     async def _answered_seq(self, session_id: SessionId, after_seq: int, returned: Returned) -> int | None:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
@@ -67,12 +68,12 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
     may_trust = call.services.viewers.may_trust(call.caller)
-    given = make_answer(call.body, call.caller.role, may_trust=may_trust)
+    given = make_answer(call.body, call.caller, may_trust=may_trust)
     approvals = call.services.engine.approvals
     return answer_json(await approvals.answer(call.viewer, call.id_of(APPROVAL), given, by=call.principal))
 
 
-def make_answer(body: AnswerBody, role_max: Role, *, may_trust: bool) -> ApprovalAnswer:
+def make_answer(body: AnswerBody, caller: Caller, *, may_trust: bool) -> ApprovalAnswer:
     """What the engine is asked for, whichever protocol carried the body."""
     return ApprovalAnswer(
         decision=body.decision,
@@ -83,7 +84,8 @@ def make_answer(body: AnswerBody, role_max: Role, *, may_trust: bool) -> Approva
         end_run=body.end_run,
         principal=body.principal,
         role=None if body.role is None else body.role.value,
-        role_max=role_max.value,
+        role_max=caller.role.value,
+        client=caller.client,
         without=body.without,
         may_trust=may_trust,
     )

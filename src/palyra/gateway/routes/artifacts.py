@@ -34,7 +34,7 @@ async def put(call: HttpCall[Empty, Unread]) -> Response:
     media_type = _media_type(call.request.headers.get("content-type"))
     with call.services.uploading():
         body = await read_body(call.request, ARTIFACT_BYTES_MAX)
-        record = await call.services.engine.artifacts.put(call.principal, body, media_type)
+        record = await call.services.engine.artifacts.put(call.principal, body, media_type, call.caller.client)
     return answer_json(record, 201, {"location": f"/api/v1/artifacts/{record.id}"})
 
 

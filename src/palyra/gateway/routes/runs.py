@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from palyra.core.caller_tools import CALLER_TOOLS_MAX
-from palyra.core.caller_trust import trust_of_caller
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import CallerTool
@@ -35,6 +34,7 @@ from palyra.engine.api.requests import (
     WhenBusy,
 )
 from palyra.engine.api.run_tree import RunTree
+from palyra.gateway.access.caller import Caller
 from palyra.gateway.access.resources import RUN
 from palyra.gateway.http.frames import WireEvent
 from palyra.gateway.http.request_reader import read_cursor
@@ -129,7 +129,7 @@ class RunPage(msgspec.Struct, frozen=True):
 async def start(call: HttpCall[Empty, RunBody]) -> ASGIApp:
     services = call.services
     services.require_open()
-    request = make_run_request(call.body, ORIGIN, trust_of_caller(call.principal))
+    request = make_run_request(call.body, ORIGIN, call.caller)
     if EVENT_STREAM_TYPE not in call.request.headers.get("accept", "").lower():
         record = await services.engine.runs.start(call.principal, request)
         return answer_json(record, 202, {"location": _path_of(record)})
@@ -170,8 +170,10 @@ async def events(call: HttpCall[FeedQuery, Unread]) -> ASGIApp:
 
 async def send_input(call: HttpCall[Empty, InputBody]) -> Response:
     call.services.require_open()
-    body, trust = call.body, trust_of_caller(call.principal)
-    record = await call.services.engine.runs.send_input(call.principal, call.id_of(RUN), body.text, trust, body.typed)
+    body, caller, run_id = call.body, call.caller, call.id_of(RUN)
+    record = await call.services.engine.runs.send_input(
+        call.principal, run_id, body.text, caller.trust, body.typed, caller.client
+    )
     return answer_json(record, 202)
 
 
@@ -180,7 +182,7 @@ async def cancel(call: HttpCall[Empty, Empty]) -> Response:
     return answer_json(cancelled, 202)
 
 
-def make_run_request(body: RunBody, origin: str, trust: Trust) -> RunRequest:
+def make_run_request(body: RunBody, origin: str, caller: Caller) -> RunRequest:
     """What the engine is asked for, whichever protocol carried the body."""
     if body.session_id is not None and body.session_key is not None:
         raise Invalid("session_ambiguous", "name the session by session_id or by session_key, not by both")
@@ -188,7 +190,8 @@ def make_run_request(body: RunBody, origin: str, trust: Trust) -> RunRequest:
         text=body.text,
         typed=body.typed,
         origin=origin,
-        trust=trust,
+        trust=caller.trust,
+        client=caller.client,
         session_id=SessionId(StreamId(body.session_id)) if body.session_id is not None else None,
         session_key=body.session_key,
         attachments=tuple(_attachment(item, at) for at, item in enumerate(body.attachments, 1)),

@@ -23,7 +23,16 @@ from palyra.gateway.http.responses import answer_json
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.http.settings import PAGE_DEFAULT
 from palyra.gateway.routes.bodies import PageLimit, RequestBody, cut_page, page_size
-from palyra.ports.tokens import ACTIONS_MAX, ADMIN_TOKEN_ID, LABEL_LENGTH_MAX, Role, TokenRegister, TokenRow, state_of
+from palyra.ports.tokens import (
+    ACTIONS_MAX,
+    ADMIN_TOKEN_ID,
+    LABEL_LENGTH_MAX,
+    Role,
+    Speaks,
+    TokenRegister,
+    TokenRow,
+    state_of,
+)
 
 TTL_S_MIN = 60
 TTL_S_MAX = 10 * 366 * 24 * 3600
@@ -34,13 +43,17 @@ ActionName = Annotated[str, Meta(pattern=r"^[a-z_]+(\.[a-z_]+)?$", max_length=64
 
 
 class TokenBody(RequestBody, frozen=True, kw_only=True):
-    """`actions` narrow the role: `runs` for all there is to do with runs, `approvals.answer` for that alone."""
+    """`actions` narrow the role: `runs` for all there is to do with runs, `approvals.answer` for that alone.
+
+    `speaks` says who writes what is said with the token. Without it, MCP counts as a program and all else as a person.
+    """
 
     principal: Annotated[str, Meta(min_length=1, max_length=512)]
     role: Role
     label: TokenLabel = ""
     ttl_s: Annotated[int, Meta(ge=TTL_S_MIN, le=TTL_S_MAX)] | None = None
     actions: Annotated[tuple[ActionName, ...], Meta(max_length=ACTIONS_MAX)] = ()
+    speaks: Speaks | None = None
 
 
 class TokenPageQuery(RequestBody, frozen=True, kw_only=True):
@@ -49,7 +62,7 @@ class TokenPageQuery(RequestBody, frozen=True, kw_only=True):
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """`last_used_at_ms` is to the minute; null where it was never used, or not yet noted."""
+    """`last_used_at_ms` is to the minute; null where it was never used, or not yet noted. So is `speaks` if nobody said it."""
 
     id: str
     principal: Principal
@@ -60,6 +73,7 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None
     last_used_at_ms: int | None
     state: str
+    speaks: Speaks | None = None
 
 
 class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +141,7 @@ ACT_OF_ROTATE = AdminActed(action="tokens.rotate", target=ADMIN_TOKEN_ID, detail
 def act_of_issue(row: TokenRow) -> AdminActed:
     until = "without end" if row.expires_at_ms is None else f"until {row.expires_at_ms} ms"
     narrowed = f", for {', '.join(row.actions)} alone" if row.actions else ""
+    narrowed += f", spoken by a {row.speaks.value}" if row.speaks is not None else ""
     return AdminActed(
         action="tokens.issue", target=row.id, detail=f"for {row.principal} as {row.role.value}, {until}{narrowed}"
     )
@@ -157,6 +172,7 @@ def make_row(body: TokenBody, now_ms: int, known: frozenset[str]) -> TokenRow:
         expires_at_ms=None if body.ttl_s is None else now_ms + body.ttl_s * 1000,
         label=body.label,
         actions=body.actions,
+        speaks=body.speaks,
     )
 
 
@@ -192,6 +208,7 @@ def token_record(row: TokenRow, last_used_at_ms: int | None, now_ms: int) -> Tok
         expires_at_ms=row.expires_at_ms,
         last_used_at_ms=last_used_at_ms,
         state=state_of(row, now_ms),
+        speaks=row.speaks,
     )
 
 
