@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from palyra.adapters.files.durable import sync_folder
+from palyra.adapters.files.durable import PUBLIC, replace_whole, sync_folder
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, WriterLock, as_our_error
 from palyra.adapters.store.sqlite.manifest import (
@@ -137,10 +137,22 @@ def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> Non
 
 
 def _forget_begun(places: Places, report: VerifyReport) -> None:
-    """Lets a key that signed only the journal before begin in this one: a person chose to replace that journal."""
+    """Lets a key that signed only the journal before begin in this one: a person chose to replace that journal.
+
+    A key that signed both goes on from an older checkpoint, and the next start records that.
+    """
     for marker in places.public_keys.glob("*.begun"):
         if marker.stem not in report.summary.key_ids:
             marker.unlink(missing_ok=True)
+        else:
+            give_up_head(marker)
+
+
+def give_up_head(marker: Path) -> None:
+    """Makes the file beside a key name no newest checkpoint. Its next checkpoint records that it goes on from another."""
+    first, *rest = marker.read_bytes().splitlines(keepends=True) or [b""]
+    if rest:
+        replace_whole(marker, first, PUBLIC)
 
 
 def _require_regular(journal: Path) -> None:
