@@ -292,3 +292,32 @@ def test_a_pipe_in_place_of_a_journal_is_refused_and_not_waited_for(
 
 def test_the_journal_in_a_backup_is_private(saved: Path) -> None:
     assert stat.S_IMODE((saved / "journal.db").stat().st_mode) == 0o600
+
+
+def linked(link: Path, elsewhere: Path) -> None:
+    """Moves what is there away, and leads to it."""
+    elsewhere.parent.mkdir(exist_ok=True)
+    link.rename(elsewhere)
+    link.symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("member", ["artifacts", "artifacts/*", "artifacts/*/*", "keys", "keys/*", "journal.db"])
+def test_a_restore_reads_no_member_through_a_link(saved: Path, tmp_path: Path, member: str) -> None:
+    """The sums fit: whoever made the backup knew what the link leads to."""
+    backup = Path(shutil.copytree(saved, tmp_path / "backup"))
+    linked(next(backup.glob(member)), tmp_path / "elsewhere")
+    new = Home(tmp_path / "new")
+    assert refusal(lambda: restore(new, backup)) == "restore_through_link"
+    assert not new.journal.exists()
+
+
+@pytest.mark.parametrize("folder", ["artifacts", "keys", "artifacts/*"])
+def test_a_restore_writes_through_no_link(saved: Path, tmp_path: Path, folder: str) -> None:
+    new, elsewhere = Home(tmp_path / "new"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = new.root / next(saved.glob(folder)).relative_to(saved)
+    link.parent.mkdir(parents=True)
+    link.symlink_to(elsewhere)
+    assert refusal(lambda: restore(new, saved)) == "restore_through_link"
+    assert list(elsewhere.iterdir()) == []
+    assert not new.journal.exists()

@@ -98,6 +98,7 @@ def test_a_tls_key_that_others_can_read_is_told(tmp_path: Path, mode: int, is_to
     key.chmod(mode)
     (tmp_path / "palyra.toml").write_text(f'[server]\ntls_cert = "{key}"\ntls_key = "{key}"\n')
     assert ("chmod 600" in palyra(tmp_path, "config", "check").stdout) is is_told
+    assert ("chmod 600" in palyra(tmp_path, "doctor", "--json").stdout) is is_told
 
 
 def test_variable_of_a_secret_that_is_not_set_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

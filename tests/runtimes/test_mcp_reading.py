@@ -396,3 +396,25 @@ def test_sections_that_the_documentation_shows_are_read() -> None:
     config = read_config(shown, {}, "mcp.md")
     assert isinstance(config, Config)
     assert [server.name for server in config.mcp_servers] == ["time", "git", "files", "everything", "tracker"]
+
+
+HIDDEN = ["\u200b", "\u202e", "\u2066", "\U000e0041", "\u2060", "\u00ad"]
+
+
+@pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
+def test_no_text_of_a_schema_hides_letters(hidden: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            f"na{hidden}me": {"enum": [f"a{hidden}", "b"], "default": f"a{hidden}"},
+            "deep": {"type": "array", "items": {"const": f"x{hidden}"}, "examples": [f"e{hidden}"]},
+        },
+        "required": [f"na{hidden}me"],
+        "description": f"what{hidden}",
+    }
+    definitions, left_out = read_definitions([{"name": f"tool{hidden}", "inputSchema": schema}], JsonSchemaCheck())
+    assert left_out == ()
+    read = definitions[0]
+    assert hidden not in msgspec.json.encode([read.name, read.input_schema, read.description]).decode()
+    assert read.input_schema["required"] == ["name"]
+    assert read.input_schema["properties"]["name"] == {"enum": ["a", "b"], "default": "a"}  # type: ignore[index]

@@ -100,6 +100,7 @@ class TestHome:
         copy = TestHome.__new__(TestHome)
         copy.__dict__.update(self.__dict__)
         copy.home = Home(root)
+        copy.signer = FileSigner(copy.home.signing_key, copy.home.public_keys)
         return copy
 
     async def _run(self, act: Callable[[SqliteJournal], Awaitable[object]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from palyra.core.attestation import SigningKey, attest_all
-from palyra.core.checkpoint import key_id
+from palyra.core.checkpoint import Anchor, key_id
 from palyra.core.events import Data, Draft, Event
 from palyra.core.events.model import (
     BudgetState,
@@ -68,7 +68,10 @@ class FixedSigner:
     def has_begun(self) -> bool:
         return False
 
-    def note_begun(self) -> None:
+    def head(self) -> Anchor | None:
+        return None
+
+    def note_head(self, head: Anchor) -> None:
         """Remembers nothing: a test that needs it uses a key in a file."""
 
     def sign(self, message: bytes) -> bytes:

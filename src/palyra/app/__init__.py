@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from palyra.adapters.store.sqlite.archive import Archive
     from palyra.adapters.store.sqlite.journal import SqliteJournal
     from palyra.adapters.store.sqlite.manifest import BackupManifest, Places
+    from palyra.core.checkpoint import SignedHead
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -103,9 +104,34 @@ def open_public_keys(directory: Path) -> SignatureCheck:
     return KeyDirectory(directory)
 
 
+def known_heads(directory: Path) -> "tuple[SignedHead, ...]":
+    """Returns the newest checkpoints that keys in this directory signed. Read them before you open an archive."""
+    from palyra.adapters.keys.signer import read_heads
+
+    return read_heads(directory)
+
+
+async def accept_loss(home: Home) -> None:
+    """Goes on from a journal that is older than its key knows, and from the time of this machine. Both are recorded."""
+    from palyra.adapters.store.sqlite.restore import give_up_head
+
+    async with _opened(home):  # Its end signs a checkpoint, and records that.
+        for marker in home.public_keys.glob("*.begun"):
+            give_up_head(marker)
+
+
 @asynccontextmanager
 async def open_offline(home: Home) -> AsyncIterator["Offline"]:
     """Opens a node for maintenance. Raises Unavailable if a daemon runs, NotFound if there is no journal."""
+    from palyra.adapters.clock import advance_clock
+
+    async with _opened(home) as offline:
+        advance_clock(offline.journal.signed_at_ms)
+        yield offline
+
+
+@asynccontextmanager
+async def _opened(home: Home) -> AsyncIterator["Offline"]:
     from palyra.adapters.artifacts.files import FileArtifacts
     from palyra.adapters.clock import SystemClock
     from palyra.adapters.keys.signer import FileSigner

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+import structlog
 
 from palyra.adapters.anchors.places import open_places
 from palyra.adapters.cron import SimulatedCron
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
     from palyra.app.embedders import ChosenEmbedder
 
 DAY_MS = 86_400_000
+CLOCK_BEHIND_MS_MAX = 60_000  # Less is what the adjustment of a clock does.
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
 
 def open_stores(home: Home, config: Config) -> Stores:
     from palyra.adapters.artifacts.files import FileArtifacts
-    from palyra.adapters.clock import SystemClock
+    from palyra.adapters.clock import SystemClock, advance_clock
     from palyra.adapters.drafts.store import FileDrafts
     from palyra.adapters.keys.sealer import FileSealer
     from palyra.adapters.keys.signer import FileSigner
@@ -159,8 +163,12 @@ def open_stores(home: Home, config: Config) -> Stores:
     clock = SystemClock()
     signer = FileSigner(home.signing_key, home.public_keys)
     settings = JournalSettings(path=journal_path(home, config), durability=config.journal.durability.value)
+    journal = open_journal(settings, signer, clock)
+    behind_ms = advance_clock(journal.signed_at_ms)
+    if behind_ms > CLOCK_BEHIND_MS_MAX:
+        log.warning("clock_behind_journal", behind_s=behind_ms // 1000, see="docs/verify.md, A clock that was set back")
     return Stores(
-        journal=open_journal(settings, signer, clock),
+        journal=journal,
         artifacts=FileArtifacts(home.artifacts),
         drafts=FileDrafts(home.drafts),
         schemas=JsonSchemaCheck(),

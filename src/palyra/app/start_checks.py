@@ -44,7 +44,7 @@ def start_problems(home: Home, config: Config) -> tuple[str, ...]:
 
 def start_warnings(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Returns what a daemon starts with all the same."""
-    return (*_unset_variables(config, environ), *_open_key(config.server.tls_key), *_missing_weights(config))
+    return (*_unset_variables(config, environ), *open_tls_key(config.server.tls_key), *_missing_weights(config))
 
 
 def _unset_variables(config: Config, environ: Mapping[str, str]) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _missing_weights(config: Config) -> Iterator[str]:
         yield f"memory.embedder: {minilm.NOT_INSTALLED}; until then, memory is searched by words"
 
 
-def _open_key(tls_key: str | None) -> Iterator[str]:
+def open_tls_key(tls_key: str | None) -> Iterator[str]:
     """Others may read the private key. The file may belong to another program, so it is no error."""
     try:
         mode = stat.S_IMODE(os.stat(tls_key).st_mode) if tls_key is not None else 0

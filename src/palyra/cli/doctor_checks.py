@@ -136,7 +136,8 @@ def _is_open(path: Path) -> bool:
 def _config(home: Home) -> Iterator[DoctorFinding]:
     path = home.root / FILE_NAME
     try:
-        require_safe_bind(load(home.root, os.environ))
+        config = load(home.root, os.environ)
+        require_safe_bind(config)
     except ConfigInvalid as error:
         for problem in error.problems[:PROBLEMS_SHOWN]:
             yield DoctorFinding(FindingMark.FAIL, "config", str(problem), "palyra config check shows every problem")
@@ -146,6 +147,10 @@ def _config(home: Home) -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             FindingMark.OK, "config", str(path) if path.is_file() else f"no {path}: defaults and variables"
         )
+        from palyra.app.start_checks import open_tls_key
+
+        for warning in open_tls_key(config.server.tls_key):
+            yield DoctorFinding(FindingMark.WARN, "config", warning)
 
 
 def _vault(home: Home) -> DoctorFinding:

@@ -10,13 +10,14 @@ import hashlib
 
 import msgspec
 
-from palyra.core.canonical import encode_plain_record
+from palyra.core.canonical import canonical_bytes, encode_plain_record
 from palyra.core.errors import Invalid
 from palyra.core.events.system import CheckpointSigned, Head
 from palyra.core.ids import NodeId, derive_node_id
 
 HEADS_MAX = 1000  # A head takes about 110 bytes, so a full checkpoint stays well under the size cap of an event.
 _DOMAIN = b"palyra-checkpoint-v1\x00"
+_HEAD_DOMAIN = b"palyra-head-v1\x00"  # A signed head is never taken for a checkpoint, nor the reverse.
 FIRST_PREVIOUS = "0" * 64
 
 
@@ -69,6 +70,18 @@ def anchor_of(checkpoint: CheckpointSigned, at_ms: int) -> Anchor:
         checkpoint=checkpoint_hash(checkpoint),
         at_ms=at_ms,
     )
+
+
+class SignedHead(Anchor, frozen=True, kw_only=True):
+    """The newest checkpoint that a node knows to have signed, as it stands beside its public key."""
+
+    signature: str = ""
+
+
+def head_bytes(head: Anchor) -> bytes:
+    """Returns the bytes that a node signs to say which checkpoint is its newest."""
+    members = (head.node, head.key_id, head.position, head.checkpoint, head.at_ms)
+    return _HEAD_DOMAIN + canonical_bytes(list(members))
 
 
 def anchor_line(anchor: Anchor) -> bytes:

@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from palyra.core.checkpoint import Anchor
+
 
 class Signer(Protocol):
     @property
@@ -13,8 +15,15 @@ class Signer(Protocol):
         """Tells whether this key has signed a journal before."""
         ...
 
-    def note_begun(self) -> None:
-        """Remembers beside the public key that this key has signed a journal."""
+    def head(self) -> Anchor | None:
+        """Returns the newest checkpoint that is known to be durable; None if that was never noted, or was given up.
+
+        Raises Corrupt if what was noted is not what this key signed.
+        """
+        ...
+
+    def note_head(self, head: Anchor) -> None:
+        """Remembers beside the public key that this key has signed a journal, up to this durable checkpoint."""
         ...
 
 

@@ -1,13 +1,15 @@
 """`palyra verify`: how a verifier's report is shown. Does not own: checking (core.verification)."""
 
+import asyncio
 import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from palyra.app import open_archive, open_public_keys
-from palyra.cli.options import CommandGroup, expanded, home_of, is_json
+from palyra.app import Home, known_heads, open_archive, open_public_keys
+from palyra.app import accept_loss as accept_older
+from palyra.cli.options import CommandGroup, YesOption, expanded, home_of, is_json
 from palyra.cli.output import print_json, print_line, print_table, progress
 from palyra.core.checkpoint import Anchor, read_anchors
 from palyra.core.errors import NotFound
@@ -26,11 +28,18 @@ def verify(
     anchor: Annotated[
         Path | None, typer.Option(help="Compare with the anchors in this file, written by [journal] anchors.")
     ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            help="Go on from this journal though its key, or this machine's clock, knows a newer one. Asks first."
+        ),
+    ] = False,
+    yes: YesOption = False,
 ) -> None:
     """Check the whole journal offline: chains, signatures, tables and attestations.
 
-    It changes nothing, and a daemon may be running. Each line names one thing that differs from what was written:
-    `session ID seq N: WHAT`. The exit code is 1 if there is any.
+    Without --accept-loss it changes nothing, and a daemon may be running. Each line names one thing that differs from
+    what was written: `session ID seq N: WHAT`. The exit code is 1 if there is any.
 
     Examples:
 
@@ -45,14 +54,26 @@ def verify(
     from palyra.core.verification import verify as check
 
     home = home_of(context)
+    if accept_loss:
+        _accept(home, yes)
     directory = home.public_keys if keys is None else _directory(expanded(keys))
     public_keys = open_public_keys(directory)
+    heads = known_heads(directory)  # Before the snapshot: a daemon may sign a newer one meanwhile.
     with open_archive(home) as archive:
         archive.require_structure()
         with progress("Checking events", archive.totals().events_count) as advance:
-            evidence = dataclasses.replace(archive.evidence(public_keys, directory), anchors=_anchors(anchor))
+            evidence = dataclasses.replace(
+                archive.evidence(public_keys, directory), anchors=_anchors(anchor), heads=heads
+            )
             report = check(evidence, advance)
     show_report(report, is_json(context))
+
+
+def _accept(home: Home, yes: bool) -> None:
+    question = "What was recorded after the newest checkpoint in this journal is lost for good. Go on from there?"
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+    asyncio.run(accept_older(home))
 
 
 def _anchors(path: Path | None) -> tuple[Anchor, ...]:

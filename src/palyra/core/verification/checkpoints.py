@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from palyra.core.checkpoint import FIRST_PREVIOUS, Anchor, checkpoint_hash, is_signed_by_node, sign_bytes
+from palyra.core.checkpoint import FIRST_PREVIOUS, Anchor, SignedHead, checkpoint_hash, is_signed_by_node, sign_bytes
 from palyra.core.errors import Corrupt
 from palyra.core.events.codec import decode_data
 from palyra.core.events.system import CheckpointSigned, Erased
@@ -27,7 +27,7 @@ class Claims:
 
     def __init__(self, node_ids: frozenset[NodeId] | None = None, anchors: Iterable[Anchor] = ()) -> None:
         self._node_ids = node_ids
-        self._anchors = {anchor.checkpoint: anchor for anchor in anchors}
+        self._anchors = {(anchor.checkpoint, type(anchor)): anchor for anchor in anchors}
         self._heads: dict[StreamId, bytearray] = {}
         self._erasures: dict[StreamId, list[_ErasureRecord]] = {}
         self._systems: list[StreamId] = []
@@ -58,7 +58,7 @@ class Claims:
         return sorted(system_stream(node) for node in nodes if node not in self._signed_nodes)
 
     def lost_anchors(self) -> Iterable[Anchor]:
-        """Returns the anchors whose checkpoint is not in the journal."""
+        """Returns the anchors and heads whose checkpoint is not in the journal."""
         return sorted(self._anchors.values(), key=lambda anchor: anchor.position)
 
     def must_be_attested(self, position: int) -> bool:
@@ -106,7 +106,8 @@ class Claims:
         self.key_ids.add(data.key_id)
         self._note_rule(data)
         self._signed_nodes.add(data.node)
-        self._anchors.pop(checkpoint_hash(data), None)
+        for kind in (Anchor, SignedHead):
+            self._anchors.pop((checkpoint_hash(data), kind), None)
         if seq < 1:
             return
         for head in data.heads:
@@ -192,7 +193,7 @@ class _CheckpointChain:
             return "the checkpoint is signed with a key that does not lie beside the journal"
         if not is_signed_by_node(checkpoint, key, self._node):
             return "the checkpoint is signed with a key that is not this node's"
-        if not self._is_valid(key, sign_bytes(checkpoint), _hex_bytes(checkpoint.signature)):
+        if not self._is_valid(key, sign_bytes(checkpoint), hex_bytes(checkpoint.signature)):
             return "the checkpoint's signature does not hold"
         if self._previous is not None and checkpoint.previous != self._previous:
             return "the checkpoint does not follow the one before it"
@@ -218,11 +219,11 @@ def _system_data(stored: StoredEvent) -> CheckpointSigned | Erased | None:
 
 def _hash_bytes(text: str) -> bytes:
     """Returns the bytes of a hash. A hash of another form can equal no event's."""
-    found = _hex_bytes(text)
+    found = hex_bytes(text)
     return found if len(found) == 32 else b"\xff" * 32
 
 
-def _hex_bytes(text: str) -> bytes:
+def hex_bytes(text: str) -> bytes:
     try:
         return bytes.fromhex(text)
     except ValueError:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from palyra.core.checkpoint import Anchor
+from palyra.core.checkpoint import Anchor, SignedHead
 from palyra.core.ids import NodeId, StreamId
 
 FINDINGS_MAX = 100  # As many as a person can read in a report; the count goes on.
@@ -61,6 +61,7 @@ class Evidence:
 
     `node_ids` returns the nodes those keys belong to. None means that the keys cannot be listed; then any name is
     believed. `begun_ids` returns the nodes of which is known that they have signed a journal.
+    `heads` are their newest checkpoints, read before the snapshot was taken.
     """
 
     streams: Callable[[], Iterable[StreamId]]
@@ -75,6 +76,7 @@ class Evidence:
     misindexed: Callable[[], Iterable[Misindexed]] = tuple
     begun_ids: Callable[[], frozenset[NodeId]] = frozenset
     anchors: tuple[Anchor, ...] = ()
+    heads: tuple[SignedHead, ...] = ()
 
 
 class VerifyFinding(msgspec.Struct, frozen=True):

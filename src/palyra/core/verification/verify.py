@@ -7,13 +7,14 @@ for each head that a checkpoint named.
 
 from collections.abc import Callable, Iterable, Iterator
 
+from palyra.core.checkpoint import SignedHead, head_bytes
 from palyra.core.errors import PalyraError
 from palyra.core.events import Event
 from palyra.core.events.base import ErasedData
 from palyra.core.events.session import SessionBranched, SessionRestored
-from palyra.core.ids import StreamId, is_system_stream, system_stream
+from palyra.core.ids import StreamId, derive_node_id, is_system_stream, system_stream
 from palyra.core.verification.attestations import AttestationCheck
-from palyra.core.verification.checkpoints import Claims, HeadCheck
+from palyra.core.verification.checkpoints import Claims, HeadCheck, hex_bytes
 from palyra.core.verification.evidence import FINDINGS_MAX, Evidence, StoredEvent, Summary, VerifyFinding, VerifyReport
 from palyra.core.verification.projections import TapeFold, misindexed_text, stray_row
 from palyra.core.verification.tape import TapeCheck
@@ -43,7 +44,9 @@ class _Verification:
         self._evidence = evidence
         self._on_progress = on_progress
         node_ids = None if evidence.node_ids is None else evidence.node_ids()
-        self._claims = Claims(node_ids, evidence.anchors)
+        self._forged_heads = tuple(head for head in evidence.heads if self._is_forged(head))
+        heads = (head for head in evidence.heads if head not in self._forged_heads)
+        self._claims = Claims(node_ids, (*evidence.anchors, *heads))
         self._tapes_count = 0
         self._events_count = 0
         self._erased_count = 0
@@ -130,8 +133,25 @@ class _Verification:
     def _anchored(self) -> Iterator[VerifyFinding]:
         for anchor in self._claims.lost_anchors():
             self._is_damaged = True
-            what = f"the checkpoint at position {anchor.position}, which was anchored elsewhere, is not here"
+            source = (
+                "the newest that its key has signed"
+                if isinstance(anchor, SignedHead)
+                else "which was anchored elsewhere"
+            )
+            what = f"the checkpoint at position {anchor.position}, {source}, is not here"
             yield VerifyFinding(system_stream(anchor.node), 1, what)
+        for head in self._forged_heads:
+            key = self._evidence.public_key(head.key_id) or b""
+            what = f"the newest checkpoint that keys/{head.key_id}.begun names was not signed by that key"
+            yield VerifyFinding(system_stream(derive_node_id(key)), 1, what)
+
+    def _is_forged(self, head: SignedHead) -> bool:
+        """A key that is not here says nothing about its file; what that key signed is a finding of its own."""
+        key = self._evidence.public_key(head.key_id)
+        return key is not None and not (
+            head.node == derive_node_id(key)
+            and self._evidence.is_valid(key, head_bytes(head), hex_bytes(head.signature))
+        )
 
     def _lost_tapes(self, present: frozenset[StreamId]) -> Iterator[VerifyFinding]:
         for stream in sorted(stream for stream in self._claims.streams() if stream not in present):

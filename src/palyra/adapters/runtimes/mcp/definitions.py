@@ -16,6 +16,7 @@ from palyra.adapters.runtimes.mcp.server_text import clean, clean_line
 from palyra.adapters.runtimes.mcp.settings import ServerSettings, is_named
 from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import EffectClass, ParallelClass, Risk
+from palyra.core.spelling import strip_unseen
 from palyra.core.tools import Capability, Runtime, ToolSpec, Trait
 from palyra.core.trust import Trust
 from palyra.ports.schemas import SchemaCheck
@@ -149,7 +150,7 @@ def _read(raw: object, schemas: SchemaCheck) -> Definition | LeftOut:
         return LeftOut(own_name(raw_name[:RAW_NAME_LENGTH_MAX]), f"its name has {len(raw_name)} letters")
     name = own_name(raw_name)
     schema = raw.get("inputSchema")
-    problem = _schema_problem(schema, schemas)
+    problem, cleaned = _schema_problem(schema, schemas)
     if problem is not None:
         return LeftOut(name, problem)
     said = raw.get("description")
@@ -160,7 +161,7 @@ def _read(raw: object, schemas: SchemaCheck) -> Definition | LeftOut:
         raw_name=raw_name,
         name=name,
         description=clean(said, DESCRIPTION_LENGTH_MAX) if isinstance(said, str) else "",
-        input_schema=cast(JsonObject, _cleaned_notes(schema)),
+        input_schema=cleaned,
         digest=_digest([raw_name, said, schema, is_destructive]),
         is_read_only_hint=hints.get("readOnlyHint") is True,
         is_idempotent_hint=hints.get("idempotentHint") is True,
@@ -168,15 +169,17 @@ def _read(raw: object, schemas: SchemaCheck) -> Definition | LeftOut:
     )
 
 
-def _schema_problem(schema: object, schemas: SchemaCheck) -> str | None:
+def _schema_problem(schema: object, schemas: SchemaCheck) -> tuple[str | None, JsonObject]:
+    """Returns why the schema cannot be used, and the schema as a model may read it."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
-        return "its input schema is not that of an object"
+        return "its input schema is not that of an object", {}
     if not _is_shallow(schema):
-        return f"its input schema is nested deeper than {SCHEMA_DEPTH_MAX}"
+        return f"its input schema is nested deeper than {SCHEMA_DEPTH_MAX}", {}
     size = len(msgspec.json.encode(schema))
     if size > SCHEMA_BYTES_MAX:
-        return f"its input schema has {size} bytes, at most {SCHEMA_BYTES_MAX}"
-    return "its input schema is not valid" if schemas.schema_errors(cast(JsonObject, schema)) else None
+        return f"its input schema has {size} bytes, at most {SCHEMA_BYTES_MAX}", {}
+    cleaned = cast(JsonObject, _cleaned(schema))
+    return ("its input schema is not valid" if schemas.schema_errors(cleaned) else None), cleaned
 
 
 def _is_shallow(value: object) -> bool:
@@ -192,21 +195,24 @@ def _is_shallow(value: object) -> bool:
     return False
 
 
-def _cleaned_notes(value: object) -> object:
-    """Cleans the notes that a model reads like the description.
+def _cleaned(value: object) -> object:
+    """Cleans what a model reads like the description.
 
-    Everything that has a meaning for checking stays as it is.
+    Every text of a schema is read: names of members, choices, defaults, patterns. All lose what nobody sees, in the
+    same way, so that they still name each other. Notes are cut too.
     """
     match value:
         case dict():
             return {
-                key: clean_line(each, NOTE_LENGTH_MAX)
+                strip_unseen(key): clean_line(each, NOTE_LENGTH_MAX)
                 if key in _NOTES and isinstance(each, str)
-                else _cleaned_notes(each)
+                else _cleaned(each)
                 for key, each in value.items()
             }
         case list():
-            return [_cleaned_notes(each) for each in value]
+            return [_cleaned(each) for each in value]
+        case str():
+            return strip_unseen(value)
         case _:
             return value
 

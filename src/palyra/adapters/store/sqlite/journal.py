@@ -7,7 +7,7 @@ Invariant: a call returns only what is durable, and a commit's events only after
 from collections.abc import Sequence
 
 from palyra.adapters.store.commit_preparation import prepare_commit
-from palyra.adapters.store.sqlite.checkpoints import sign_heads
+from palyra.adapters.store.sqlite.checkpoints import last_signed_at_ms, sign_heads
 from palyra.adapters.store.sqlite.connection import JournalSettings
 from palyra.adapters.store.sqlite.empty_table import EmptyTable
 from palyra.adapters.store.sqlite.erase import erase
@@ -51,12 +51,16 @@ def open_journal(settings: JournalSettings, signer: Signer, clock: Clock) -> "Sq
 
 
 class SqliteJournal:
+    """`signed_at_ms` is when this node last signed a checkpoint here, before it was opened; 0 if never."""
+
     def __init__(self, settings: JournalSettings, signer: Signer, clock: Clock) -> None:
-        self._writer = Writer(Recorder(settings))
+        recorder = Recorder(settings)
+        self._system_tape = system_stream(derive_node_id(signer.public_key))
+        self.signed_at_ms = last_signed_at_ms(recorder.connection, self._system_tape)
+        self._writer = Writer(recorder)
         self._reads: Reads = WriterReads(self._writer) if settings.is_exclusive else ThreadReads(settings)
         self._signer = signer
         self._clock = clock
-        self._system_tape = system_stream(derive_node_id(signer.public_key))
         self.sessions = SqliteSessions(self._reads)
         self.runs = SqliteRuns(self._reads)
         self.approvals = SqliteApprovals(self._reads)

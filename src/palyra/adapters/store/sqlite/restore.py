@@ -16,7 +16,7 @@ from pathlib import Path
 
 import apsw
 
-from palyra.adapters.files.durable import sync_folder
+from palyra.adapters.files.durable import PUBLIC, replace_whole, sync_folder
 from palyra.adapters.store.sqlite.archive import Archive
 from palyra.adapters.store.sqlite.connection import BUSY_TIMEOUT_MS, WriterLock, as_our_error
 from palyra.adapters.store.sqlite.manifest import (
@@ -96,6 +96,7 @@ def _stage(backup: Path, manifest: BackupManifest, staging: Path) -> None:
         target = staging / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            _require_no_link(backup, backup / name)
             digest = copy_file(backup / name, target, 0o644 if name.startswith("keys/") else 0o600)
         except FileNotFoundError as cause:
             raise Corrupt("backup_damaged", f"{backup} lacks {name}; use another backup") from cause
@@ -127,6 +128,7 @@ def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> Non
             target = directories[root] / rest
         else:
             continue
+        _require_no_link(places.journal.parent, target.parent)
         if not target.parent.is_dir():
             target.parent.mkdir(mode=0o755 if root == "keys" else 0o700, parents=True)
         touched |= {target.parent, target.parent.parent}
@@ -137,10 +139,31 @@ def _add_missing(manifest: BackupManifest, staging: Path, places: Places) -> Non
 
 
 def _forget_begun(places: Places, report: VerifyReport) -> None:
-    """Lets a key that signed only the journal before begin in this one: a person chose to replace that journal."""
+    """Lets a key that signed only the journal before begin in this one: a person chose to replace that journal.
+
+    A key that signed both goes on from an older checkpoint, and the next start records that.
+    """
     for marker in places.public_keys.glob("*.begun"):
         if marker.stem not in report.summary.key_ids:
             marker.unlink(missing_ok=True)
+        else:
+            give_up_head(marker)
+
+
+def give_up_head(marker: Path) -> None:
+    """Makes the file beside a key name no newest checkpoint. Its next checkpoint records that it goes on from another."""
+    first, *rest = marker.read_bytes().splitlines(keepends=True) or [b""]
+    if rest:
+        replace_whole(marker, first, PUBLIC)
+
+
+def _require_no_link(root: Path, path: Path) -> None:
+    """Refuses a link below `root`: it would bring in a file that was not backed up, or write outside the home."""
+    for place in (path, *path.parents):
+        if place == root:
+            return
+        if place.is_symlink():
+            raise Conflict("restore_through_link", f"{place} is a link; put a file or folder of your own in its place")
 
 
 def _require_regular(journal: Path) -> None:
