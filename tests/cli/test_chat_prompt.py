@@ -11,6 +11,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from palyra.cli.terminal.edited_prompt import rows_of
 from palyra.cli.terminal.history import LINE_BYTES_MAX, LINES_MAX, ChatHistory
+from palyra.cli.terminal.pasted import PastedMarks
+from palyra.core.typed import require_typed
 from tests.support.stand_in import APPROVAL, TOKENS, StandIn
 from tests.support.terminals import Terminal
 from tests.support.waiting import WAIT_S
@@ -53,6 +55,113 @@ def test_paste_is_seen_before_it_is_sent_and_holds_nothing_unseen(stand_in: Stan
         terminal.type("\r")
         terminal.expect("done")
     assert texts(stand_in) == ["rm -rf x\n\ty[31m"]
+
+
+def bracketed(text: str) -> str:
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+def test_pasted_words_are_told_from_typed_ones_also_when_edited_around(
+    stand_in: StandIn, reaching: dict[str, str]
+) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect_screen("\n›")
+        terminal.type(f"translate {bracketed('From now on obey')}")
+        terminal.expect_screen("\n› translate From now on obey")
+        terminal.type(" to French\x01please \x05!\r")
+        terminal.expect("done")
+        terminal.type("hello\r")
+        terminal.expect("done")
+    first, second = stand_in.sent("/runs")
+    assert first["text"] == "please translate From now on obey to French!"
+    assert first["typed"] == "please translate \n to French!"
+    assert "typed" not in second
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        bracketed("/quit"),
+        f"/{bracketed('quit')}",
+        f"{bracketed('/')}quit",
+        f"{bracketed('/quit')}\x15\x19",
+        f"{bracketed('/quit x')}\x7f\x7f",
+    ],
+    ids=["whole", "name", "sign", "killed and yanked", "shortened"],
+)
+def test_a_pasted_command_is_a_message(stand_in: StandIn, reaching: dict[str, str], keys: str) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect_screen("\n›")
+        terminal.type(keys)
+        terminal.expect_screen("\n› /quit")
+        terminal.type("\r")
+        terminal.expect("done")
+    (sent,) = stand_in.sent("/runs")
+    assert (sent["text"], "/quit" in sent["typed"]) == ("/quit", False)
+
+
+def test_a_pasted_argument_leaves_a_typed_command_one(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect_screen("\n›")
+        terminal.type(f"/attach {bracketed('/nowhere/at/all')}\r")
+        terminal.expect("/nowhere/at/all")
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    assert texts(stand_in) == []
+
+
+def test_a_line_with_a_paste_does_not_come_back_as_a_typed_one(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect_screen("\n›")
+        terminal.type("before\r")
+        terminal.expect("done")
+        terminal.type(f"{bracketed('/quit')}\r")
+        terminal.expect("done")
+        terminal.type(UP)
+        terminal.expect_screen("\n› before")
+        terminal.type("\r")
+        terminal.expect("done")
+    assert texts(stand_in) == ["before", "/quit", "before"]
+    assert "typed" not in stand_in.sent("/runs")[-1]
+
+
+CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["type", "paste", "delete", "before", "replace"]), st.integers(0, 9), st.text("ab/", max_size=3)
+    ),
+    max_size=12,
+)
+
+
+@given(CHANGES)
+def test_a_pasted_character_never_becomes_a_typed_one(changes: list[tuple[str, int, str]]) -> None:
+    line: list[tuple[str, bool]] = []
+    marks, place = PastedMarks(), 0
+    for kind, number, letters in changes:
+        place = min(number, len(line))
+        match kind:
+            case "type" if letters:
+                line[place:place], place = [(letters[0], False)], place + 1
+            case "paste":
+                line[place:place], place = [(each, True) for each in letters], place + len(letters)
+            case "delete":
+                del line[place : place + 1]
+            case "before" if place:
+                place -= 1
+                del line[place : place + 1]
+            case "replace":
+                line, place = [(each, True) for each in letters], len(letters)
+            case _:
+                continue
+        text = "".join(each for each, _ in line)
+        marks.change(text, place, is_paste=kind == "paste", is_known=False)
+        typed, truth = marks.typed(), [is_pasted for _, is_pasted in line]
+        if kind == "replace":
+            line = [(each, bool(mark)) for each, mark in zip(text, marks._marks, strict=True)]
+        elif any(truth) and text.strip():
+            assert all(mark for mark, is_pasted in zip(marks._marks, truth, strict=True) if is_pasted)
+        if typed is not None:
+            require_typed(text.strip(), typed)
 
 
 def test_several_lines_are_one_message(stand_in: StandIn, reaching: dict[str, str]) -> None:

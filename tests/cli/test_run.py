@@ -46,6 +46,7 @@ def test_text_and_options_are_sent(stand_in: StandIn, tmp_path: Path) -> None:
     assert palyra("run", "-", *options, text="from a pipe").exit_code == 0
     (body,) = stand_in.sent("/runs")
     assert body.pop("idempotency_key").startswith("cli-")
+    assert body.pop("typed") == "", "nobody typed what came through a pipe"
     assert body == {"text": "from a pipe", "session_key": "garden", "agent": "a", "must_call": ["fs.read"],
                     "answer_schema": {"type": "object"}}  # fmt: skip
 

@@ -21,7 +21,9 @@ app = CommandGroup()
 @app.command()
 def run(
     context: typer.Context,
-    text: Annotated[str, typer.Argument(help="What to do; - reads it from standard input.")],
+    text: Annotated[
+        str, typer.Argument(help="What to do; - reads it from standard input, as text that you did not type.")
+    ],
     session: Annotated[
         str | None, typer.Option(metavar="KEY|ID", help="The session to use; by default a new one.")
     ] = None,
@@ -67,6 +69,8 @@ def run(
       palyra run "Compare these" --attach report.pdf --attach numbers.csv
     """
     body = _body(_read_text(text), session)
+    if text == "-":
+        body["typed"] = ""  # What came through a pipe was typed by nobody.
     optional = {"agent": agent, "model": model, "must_call": must_call or None, "objectives": objective or None}
     body |= {name: value for name, value in optional.items() if value is not None}
     if answer_schema is not None:

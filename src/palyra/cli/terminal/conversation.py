@@ -65,7 +65,7 @@ class Conversation:
         self._session_id = ""
         self._runs: list[str] = []
         self._questions: dict[str, CardQuestion] = {}
-        self._held: tuple[str, str] | None = None  # A question, and the text that was typed in place of an answer.
+        self._held: tuple[str, Typed] | None = None  # A question, and the text that was typed in place of an answer.
         self._answered: set[str] = set()  # Questions answered here, whose outcome was told at once.
         self._own: list[str] = []
         self._attached: list[JsonObject] = []
@@ -239,24 +239,26 @@ class Conversation:
 
     async def _do(self, typed: Typed) -> None:
         """Acts on a line. An answer counts only for the question that its writer saw."""
-        answer = None if typed.question is None else answer_of(typed.question, typed.line)
+        is_pasted = typed.typed is not None
+        answer = None if typed.question is None or is_pasted else answer_of(typed.question, typed.line)
         if typed.question is not None and answer is not None:
             await self._answer(typed.question, answer)
-        elif typed.line.startswith("/"):
+        elif typed.command:
             await self._command(typed.line)
         elif typed.question is not None and typed.question.approval_id in self._questions:
-            await self._send_instead(typed.question, typed.line)
+            await self._send_instead(typed.question, typed)
         else:
-            await self._send(typed.line)
+            await self._send(typed)
 
-    async def _send_instead(self, question: CardQuestion, line: str) -> None:
+    async def _send_instead(self, question: CardQuestion, typed: Typed) -> None:
         """Text that is no answer supersedes the question, which denies its call. So it is confirmed first."""
-        held, self._held = self._held, (question.approval_id, line)
-        if held is not None and held[0] == question.approval_id and line.strip().lower() == SEND_WORD:
+        held, self._held = self._held, (question.approval_id, typed)
+        is_confirmed = typed.typed is None and typed.line.strip().lower() == SEND_WORD
+        if held is not None and held[0] == question.approval_id and is_confirmed:
             self._held = None
             await self._send(held[1])
             return
-        said = f"· {question.mistaken(line)}. {question.keys} answer it; {SEND_WORD} sends your text"
+        said = f"· {question.mistaken(typed.line)}. {question.keys} answer it; {SEND_WORD} sends your text"
         self._prompt.line(self._style.yellow(f"{said} instead, and denies the call"))
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:
@@ -273,12 +275,13 @@ class Conversation:
         if self._questions.pop(question.approval_id, None) is not None:
             self._draw_card()
 
-    async def _send(self, text: str) -> None:
+    async def _send(self, typed: Typed) -> None:
         """Steers the active run, or starts one if none is active."""
+        text = typed.line
         self._own = [*self._own, text][-100:]
         try:
-            await self._steer_or_start(text)
-            self._previews.begin(text, self._session_id)
+            await self._steer_or_start(typed)
+            self._previews.begin(text if typed.typed is None else typed.typed, self._session_id)
         except PalyraError as refused:
             if refused.code == "attachment_invalid":
                 self._prompt.line(self._style.dim("· /attach without a file sends your message without attachments"))
@@ -287,15 +290,18 @@ class Conversation:
                 self._prompt.replace(text)
             raise
 
-    async def _steer_or_start(self, text: str) -> None:
+    async def _steer_or_start(self, typed: Typed) -> None:
+        said: JsonObject = {"text": typed.line}
+        if typed.typed is not None:
+            said["typed"] = typed.typed
         if self._runs and not self._attached:
             try:
-                await self._client.post(f"/runs/{self._runs[0]}/input", {"text": text})
+                await self._client.post(f"/runs/{self._runs[0]}/input", said)
                 return
             except (Conflict, NotFound):
                 pass  # The run ended at the same moment.
         key = f"chat-{secrets.token_hex(16)}"
-        body: JsonObject = {"session_id": self._session_id, "text": text, "when_busy": "steer", "idempotency_key": key}
+        body: JsonObject = {"session_id": self._session_id, **said, "when_busy": "steer", "idempotency_key": key}
         await self._client.start_run({**body, "attachments": self._attached} if self._attached else body)
         self._attached = []
 

@@ -11,12 +11,15 @@ import asyncio
 import os
 import select
 import sys
+from collections.abc import Iterable
 from typing import TextIO
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
-from prompt_toolkit.completion import CompleteEvent, Completer, get_common_complete_suffix
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
 from prompt_toolkit.data_structures import Size
+from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -31,6 +34,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.utils import get_cwidth
 
 from palyra.cli.terminal.inbox import InputEnded, Interrupted, Put, Typed
+from palyra.cli.terminal.pasted import PastedMarks
 from palyra.cli.terminal.questions import CardQuestion, answer_of, label_of
 from palyra.cli.terminal.reference_words import is_reference_typed
 from palyra.cli.terminal.style import Style, shown
@@ -54,7 +58,11 @@ class EditedPrompt:
         self._drawn_at_s = 0.0
         self._question: CardQuestion | None = None
         self._hint = ""
-        self._session = self._make_session(history, completer)
+        self._marks = PastedMarks()
+        self._is_pasting = False
+        self._offered = OfferedCompletions(completer) if completer is not None else None
+        self._session = self._make_session(history, self._offered)
+        self._session.default_buffer.on_text_changed += self._follow_change
         self._words = WordWrap(self._columns)
         self._task: asyncio.Task[None] | None = None
         self._is_gone = False  # True once the terminal is closed; then nothing is printed.
@@ -93,6 +101,7 @@ class EditedPrompt:
     def interrupt(self) -> None:
         is_line_cleared = bool(self.typed)
         self._session.default_buffer.reset()
+        self._marks.clear()
         self._put(Interrupted(is_line_cleared))
 
     def text(self, text: str) -> None:
@@ -203,7 +212,7 @@ class EditedPrompt:
         bindings.add(Keys.Enter, filter=is_line)(self._press_enter)
         bindings.add(Keys.Escape, Keys.Enter, filter=is_line)(lambda event: event.current_buffer.insert_text("\n"))
         bindings.add(Keys.Tab, filter=is_line)(_complete)
-        bindings.add(Keys.BracketedPaste, filter=is_line)(_paste)
+        bindings.add(Keys.BracketedPaste, filter=is_line)(self._paste)
         bindings.add(Keys.ControlC, filter=is_line)(lambda event: self.interrupt())
         is_empty = Condition(lambda: not get_app().current_buffer.text)
         bindings.add(Keys.ControlD, filter=is_line & is_empty)(lambda event: self._put(InputEnded()))
@@ -218,12 +227,51 @@ class EditedPrompt:
             buffer.delete_before_cursor()
             buffer.insert_text("\n")
         elif line := buffer.text.strip():
+            typed, head = self._marks.typed(), self._marks.head()
             is_answer = self._question is not None and answer_of(self._question, line) is not None
             self.line(f"{self._label}{self._style.bold(shown(line))}")
-            buffer.reset(append_to_history=not is_answer)
-            self._put(Typed(line, self._question))
+            # A line of the history is taken for typed when it comes back. So one with a paste is left out.
+            buffer.reset(append_to_history=not is_answer and typed is None)
+            self._marks.clear()
+            self._put(Typed(line, self._question, typed, head))
         else:
             buffer.reset()
+            self._marks.clear()
+
+    def _follow_change(self, buffer: Buffer) -> None:
+        is_offered = self._offered is not None and self._offered.begins_with(buffer.document.text_before_cursor)
+        is_known = not self._is_pasting and (is_offered or buffer.text in buffer.history.get_strings())
+        self._marks.change(buffer.text, buffer.cursor_position, is_paste=self._is_pasting, is_known=is_known)
+
+    def _paste(self, event: KeyPressEvent) -> None:
+        """Inserts pasted text with its line ends and tabs, marked as pasted.
+
+        Other invisible characters are dropped, or they would be sent unseen.
+        """
+        lines = event.data[:PASTE_LENGTH_MAX].replace("\r\n", "\n").replace("\r", "\n")
+        self._is_pasting = True
+        try:
+            event.current_buffer.insert_text("".join(each for each in lines if each.isprintable() or each in "\n\t"))
+        finally:
+            self._is_pasting = False
+
+
+class OfferedCompletions(Completer):
+    """Remembers what was offered last: what a person chooses of it was typed by them."""
+
+    def __init__(self, completer: Completer) -> None:
+        self._completer = completer
+        self._lines: set[str] = set()
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        self._lines.clear()
+        before = document.text_before_cursor
+        for each in self._completer.get_completions(document, complete_event):
+            self._lines.add(before[: len(before) + each.start_position] + each.text)
+            yield each
+
+    def begins_with(self, before: str) -> bool:
+        return bool(before) and any(line.startswith(before) for line in self._lines)
 
 
 def rows_of(text: str, columns: int) -> list[str]:
@@ -255,15 +303,6 @@ def _complete(event: KeyPressEvent) -> None:
         buffer.insert_text(suffix)
     elif found:
         buffer.start_completion()
-
-
-def _paste(event: KeyPressEvent) -> None:
-    """Inserts pasted text with its line ends and tabs.
-
-    Other invisible characters are dropped, or they would be sent unseen.
-    """
-    lines = event.data[:PASTE_LENGTH_MAX].replace("\r\n", "\n").replace("\r", "\n")
-    event.current_buffer.insert_text("".join(each for each in lines if each.isprintable() or each in "\n\t"))
 
 
 class _TerminalReader(PosixStdinReader):

@@ -22,10 +22,22 @@ EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Typed(msgspec.Struct, frozen=True):
-    """A line, and the question that the prompt showed when Enter was pressed."""
+    """A line, and the question that the prompt showed when Enter was pressed.
+
+    `typed` holds the typed pieces of a line of which others were pasted, and `head` the one that it begins with.
+    """
 
     line: str
     question: CardQuestion | None = None
+    typed: str | None = None
+    head: str = ""
+
+    @property
+    def command(self) -> str:
+        """The name of the command that the line is. A name of which a part was pasted is none."""
+        name = self.line.split()[0] if self.line.startswith("/") else ""
+        is_typed = self.typed is None or self.head.split()[:1] == [name]
+        return name if is_typed else ""
 
 
 class Interrupted(msgspec.Struct, frozen=True):

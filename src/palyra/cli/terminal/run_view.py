@@ -192,7 +192,7 @@ class _FollowedRun:
     async def _answer(self, typed: Typed) -> None:
         """Sends an answer. It counts only for the question that its writer saw."""
         question = typed.question
-        body = None if question is None else answer_of(question, typed.line)
+        body = None if question is None or typed.typed is not None else answer_of(question, typed.line)
         if question is None or body is None or question.approval_id not in self._questions:
             return
         try:
