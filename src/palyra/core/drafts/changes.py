@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from palyra.core.drafts.git import GitReach
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 from palyra.core.events.tool import FileBytes
 from palyra.core.spelling import spell_out
@@ -38,13 +39,17 @@ class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more."""
+    """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more.
+
+    `git` is what the changes bring into reach of repositories.
+    """
 
     changes: tuple[FileChange, ...] = ()
     left_out: tuple[LeftOutFile, ...] = ()
     left_out_count: int = 0
     emptied_roots: tuple[str, ...] = ()
     linked: tuple[LinkedChange, ...] = ()
+    git: GitReach = GitReach()
 
     @property
     def digest(self) -> str:
