@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from palyra.core.drafts.changes import ChangeSet, Place
+from palyra.core.drafts.git import GitText, GitWrite
 from palyra.core.drafts.review import Unseen
 from palyra.core.errors import Unavailable
 from palyra.core.events.draft import ConflictCause, FileChange
@@ -88,6 +89,19 @@ class Drafts(Protocol):
         """Returns the difference that applying these changes would make, for a person."""
         ...
 
+    async def look_into_git(
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+    ) -> tuple[GitText, ...]:
+        """Returns those that are neither a file of the working tree nor known to the repository, with their content.
+
+        A file that is `held`, by root and path, counts as it is now, and not as the draft leaves it.
+        """
+        ...
+
+    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
+        """Returns the difference from the files to what git would write in their place, for a person."""
+        ...
+
     async def apply(
         self, effect_id: EffectId, changes: tuple[FileChange, ...]
     ) -> AppliedDraft | DraftConflict | DraftFailure:
@@ -151,6 +165,14 @@ class NoDrafts:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def look_into_git(
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+    ) -> tuple[GitText, ...]:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def apply(

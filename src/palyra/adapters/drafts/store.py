@@ -12,6 +12,10 @@ from msgspec.structs import replace
 from palyra.adapters.drafts.apply import Applier
 from palyra.adapters.drafts.diffs import compare_changes, show_changes
 from palyra.adapters.drafts.folders import STAGE_NAME, UNDO_NAME, DraftFolders, SealedSet
+from palyra.adapters.drafts.git_changes import find_git_changes
+from palyra.adapters.drafts.git_objects import find_large_files, settle_made_anew
+from palyra.adapters.drafts.git_texts import find_unlike, read_texts, show_git_texts
+from palyra.adapters.drafts.git_view import LayeredFiles
 from palyra.adapters.drafts.layers import SessionLayers
 from palyra.adapters.drafts.reviewed import find_unseen
 from palyra.adapters.drafts.trash import DraftTrash
@@ -20,6 +24,7 @@ from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
 from palyra.adapters.files.known_links import OBEYED, Links, find_links
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.core.drafts.git import GitReach, GitText, GitWrite
 from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
@@ -126,6 +131,14 @@ class FileDrafts:
     async def layered_sessions(self) -> tuple[SessionId, ...]:
         return await asyncio.to_thread(self._layers.sessions)
 
+    async def look_into_git(
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+    ) -> tuple[GitText, ...]:
+        return await asyncio.to_thread(self._look_into_git, effect_id, writes, held)
+
+    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
+        return await asyncio.to_thread(show_git_texts, texts)
+
     async def archive(self, effect_id: EffectId) -> bytes | None:
         try:
             sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
@@ -170,11 +183,15 @@ class FileDrafts:
             self._folders.forget(effect_id)
 
     def _seal(self, effect_id: EffectId, made: tuple[OverlayRoot, ...], began_ns: int) -> ChangeSet:
-        change_set = _joined([UpperReader(each.root, each.upper, began_ns, each.layer).read() for each in made])
-        change_set = replace(change_set, has_layer=any(each.layer for each in made))
+        found = [UpperReader(each.root, each.upper, began_ns, each.layer).read() for each in made]
+        change_set = _joined(found)
+        settled = in_order(settle_made_anew(change_set.changes))
+        change_set = replace(change_set, changes=settled, has_layer=any(each.layer for each in made))
         if change_set.changes:
             roots = tuple(each.root for each in made)
-            change_set = replace(change_set, linked=_linked(roots, change_set.changes))
+            false_objects = tuple(write for each in found for write in each.git.writes)
+            git = self._git_changes({each.root: each.upper for each in made}, change_set.changes, false_objects)
+            change_set = replace(change_set, linked=_linked(roots, change_set.changes), git=git)
             self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 
@@ -216,6 +233,23 @@ class FileDrafts:
         change_set = ChangeSet(changes=in_order(changes), linked=_linked(roots, changes))
         self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set.changes
+
+    def _git_changes(
+        self, uppers: dict[str, str], changes: tuple[FileChange, ...], false_objects: tuple[GitWrite, ...]
+    ) -> GitReach:
+        found = find_git_changes(LayeredFiles(uppers, changes))
+        links = find_links(tuple(uppers), {f"{each.root.rstrip('/')}/{each.path}" for each in found.writes})
+        named = tuple(
+            replace(each, names=links.names_of(f"{each.root.rstrip('/')}/{each.path}")) for each in found.writes
+        )
+        return replace(found, writes=(*false_objects, *find_large_files(changes), *named))
+
+    def _look_into_git(
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+    ) -> tuple[GitText, ...]:
+        sealed = self._folders.read_set(effect_id)
+        files = LayeredFiles(self._uppers(effect_id, sealed), sealed.change_set.changes)
+        return read_texts(files, find_unlike(files, writes, held))
 
     def _sealed_with(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> SealedSet | None:
         """Returns what was sealed; None if it is damaged, so that it does not hold these changes."""
@@ -268,7 +302,9 @@ class FileDrafts:
                 target.write_bytes(found.body)
                 target.chmod(change.mode & 0o777)
             sized.append(replace(change, bytes=len(found.body)))
-        change_set = ChangeSet(changes=in_order(sized), linked=_linked(roots, changes))
+        sealed = in_order(sized)
+        git = self._git_changes(uppers, sealed, ())
+        change_set = ChangeSet(changes=sealed, linked=_linked(roots, changes), git=git)
         self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 

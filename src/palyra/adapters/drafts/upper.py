@@ -7,21 +7,25 @@ other names share are left out and named.
 The cost depends on what changed, not on the size of the workspace.
 """
 
+import hashlib
 import os
 import stat
 from contextlib import ExitStack
 from typing import Any
 
 from palyra.adapters.drafts.attributes import handed_on, is_added, is_changed, plain_mode, read_attributes
+from palyra.adapters.drafts.git_objects import find_false_objects
 from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA256, hash_file
 from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
+from palyra.core.drafts.git import INFLATED_BYTES_MAX, GitReach, LooseCheck, check_object, loose_id
 from palyra.core.drafts.outside import is_stage
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 
 CHANGES_MAX = 200_000
 BYTES_MAX = 10 * 1024**3  # As much as a command may fill the disk with. Holes fill nothing, but are read as well.
+OBJECT_PIECE_BYTES = 1 << 20
 DEPTH_MAX = 200  # Folders are read one inside the other.
 PATH_BYTES_MAX = 3000  # A draft's own folder comes before it, and the kernel takes 4096.
 CHANGED = "changed"  # Stands for a hash that no file has: it changed after the command began.
@@ -57,6 +61,8 @@ class UpperReader:
         self._left_out: list[LeftOutFile] = []
         self._left_out_count = 0
         self._left_bytes = self._replaced_bytes = 0
+        self._inflate_room = INFLATED_BYTES_MAX
+        self._false_objects: list[str] = []
         self._real = -1  # The deepest folder of the root on the way to what is being read.
 
     def read(self) -> ChangeSet:
@@ -78,6 +84,7 @@ class UpperReader:
             left_out=tuple(self._left_out),
             left_out_count=self._left_out_count,
             emptied_roots=(self._root,) if is_emptied else (),
+            git=GitReach(writes=tuple(find_false_objects(self._root, self._false_objects))),
         )
 
     def _folder(self, upper: int, lower: int | None, prefix: str, *, is_whole: bool = False) -> None:
@@ -140,7 +147,8 @@ class UpperReader:
         found = os.stat(name, dir_fd=upper, follow_symlinks=False)
         self._left_bytes += found.st_size  # Each name of a file counts: each may become a copy.
         _require_readable(self._left_bytes, "leaves")
-        after = _hash(upper, name, 0o600)
+        object_id = loose_id(path)
+        after = _hash(upper, name, 0o600) if object_id is None else self._hash_object(upper, name, path, object_id)
         if found.st_mode & _SPECIAL_BITS:
             self._leave_out(path, _SETUID)
         is_file_below = before is not None and stat.S_ISREG(before.st_mode)
@@ -165,6 +173,29 @@ class UpperReader:
             before_mode=before_mode,
             bytes=found.st_size,
         )
+
+    def _hash_object(self, upper: int, name: str, path: str, object_id: str) -> str:
+        """Hashes a loose object of git, and notes it if it is not what its name says."""
+        digest = hashlib.sha256()
+        file = _open(name, FILE_FLAGS, upper, 0o600)
+        try:
+            body = os.read(file, OBJECT_PIECE_BYTES)
+            digest.update(body)
+            if len(body) < OBJECT_PIECE_BYTES:
+                is_sound, inflated_bytes = check_object(object_id, body, self._inflate_room)
+            else:
+                check = LooseCheck(object_id, self._inflate_room)
+                check.update(body)
+                while body := os.read(file, OBJECT_PIECE_BYTES):
+                    digest.update(body)
+                    check.update(body)
+                is_sound, inflated_bytes = check.is_sound(), check.inflated_bytes
+        finally:
+            os.close(file)
+        self._inflate_room = max(self._inflate_room - inflated_bytes, 1)
+        if not is_sound:
+            self._false_objects.append(path)
+        return digest.hexdigest()
 
     def _mode(self, path: str, mode: int, found: _Named, below: _Named | None) -> int:
         """Returns the permissions to apply. Attributes that the command gave or took away are named and left out."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from palyra.adapters.files.repositories import find_named, find_repositories
-from palyra.core.drafts.outside import is_run_next, is_run_outside
+from palyra.core.drafts.outside import is_git_data, is_run_next, is_run_outside
 from palyra.core.sensitive_files import is_sensitive
 
 FOLDERS = ("", ".git", ".git/hooks", ".githooks", ".husky", ".github", ".vscode", ".claude", ".cursor")
@@ -69,10 +69,14 @@ def find_links(roots: Iterable[str], paths: Iterable[str]) -> Links:
 
 
 def linked_names(paths: Iterable[str], workspace: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute."""
+    """Returns the names of links that lead to any of these paths, which are relative to the first root or absolute.
+
+    What git stores is written by git. A tool that writes it brings content into reach that nobody judged.
+    """
     whole = [_resolve(os.path.join(workspace[0], path)) for path in paths]
     links = find_links(workspace, whole)
-    return tuple(name for path in whole for name in links.names_of(path))
+    names = tuple(name for path in whole for name in links.names_of(path))
+    return (*names, OBEYED) if any(map(is_git_data, (*whole, *names))) else names
 
 
 def _resolve(path: str) -> str:

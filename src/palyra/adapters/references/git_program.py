@@ -1,36 +1,25 @@
 """Runs `git diff` on a snapshot, so that nothing else runs.
 
-Does not own: the snapshot (repository), nor which files are shown (changes).
-Git gets an environment of our own, no settings of a system or a user, and a private `.git` (repository). The options
-below turn off everything that starts a program even so: what one release of git forgets, another layer holds.
+Does not own: the snapshot (repository), which files are shown (changes), how git is started (files.git_settings).
+Git gets a private `.git` (repository), and options that start no program.
 """
 
 import asyncio
 import contextlib
 import os
 import resource
-import shutil
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from enum import Enum
-from functools import cache
 
 import msgspec
 
+from palyra.adapters.files.git_settings import MEMORY_BYTES_MAX, environment, find_git, setting_words
 from palyra.adapters.references.repository import Snapshot
 from palyra.core.errors import Unavailable
 
 DIFF_S = 10.0
-MEMORY_BYTES_MAX = 2 * 1024 * 1024 * 1024
-PROGRAM_PATH = "/usr/local/bin:/usr/bin:/bin"
 
-_SETTINGS = (
-    "core.fsmonitor=false", "core.hooksPath=/dev/null", "core.pager=cat", "core.attributesFile=/dev/null",
-    "core.excludesFile=/dev/null", "core.untrackedCache=false", "core.preloadIndex=false", "core.quotePath=false",
-    "core.bigFileThreshold=1m", "core.sshCommand=false", "core.editor=false", "core.askPass=false",
-    "diff.external=", "diff.autoRefreshIndex=false", "diff.submodule=short", "diff.ignoreSubmodules=all",
-    "submodule.recurse=false", "protocol.allow=never", "gc.auto=0", "maintenance.auto=false",
-)  # fmt: skip
 _OPTIONS = (
     "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all", "--submodule=short",
     "--no-relative", "--src-prefix=a/", "--dst-prefix=b/",
@@ -73,12 +62,11 @@ def _pathspec(path: str) -> str:
 
 
 async def _run(snapshot: Snapshot, arguments: tuple[str, ...], bytes_max: int) -> DiffOutput:
-    settings = [word for setting in _SETTINGS for word in ("-c", setting)]
     try:
         child = await asyncio.create_subprocess_exec(
             find_git(),
             "--no-pager",
-            *settings,
+            *setting_words(),
             *arguments,
             stdin=DEVNULL,
             stdout=PIPE,
@@ -132,35 +120,4 @@ def _limit(child: Process) -> None:
 
 
 def _environment(snapshot: Snapshot) -> dict[str, str]:
-    private = str(snapshot.private)
-    return {
-        "PATH": "/nonexistent",
-        "HOME": private,
-        "XDG_CONFIG_HOME": private,
-        "LC_ALL": "C",
-        "GIT_DIR": private,
-        "GIT_COMMON_DIR": private,
-        "GIT_WORK_TREE": ".",
-        "GIT_INDEX_FILE": f"{private}/index",
-        "GIT_OBJECT_DIRECTORY": f"/proc/self/fd/{snapshot.objects}",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_SYSTEM": os.devnull,
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_ATTR_NOSYSTEM": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_PAGER": "cat",
-        "GIT_ALLOW_PROTOCOL": "",
-        "GIT_EXEC_PATH": "/nonexistent",
-    }
-
-
-@cache
-def find_git() -> str:
-    """Returns the program. It is searched for in the system's folders alone, never in a workspace."""
-    found = shutil.which("git", path=PROGRAM_PATH)
-    if found is None:
-        raise Unavailable("git_missing", "git is not installed here, so @diff and @staged cannot be read")
-    return found
+    return environment(str(snapshot.private), f"/proc/self/fd/{snapshot.objects}") | {"GIT_WORK_TREE": "."}

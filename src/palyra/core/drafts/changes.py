@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from palyra.core.drafts.git import GitReach
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
 from palyra.core.events.tool import FileBytes
 from palyra.core.plurals import counted
@@ -42,7 +43,8 @@ class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more.
 
-    `has_layer` says that the command saw the layer of its session, so that some changes may be of that.
+    `has_layer` says that the command saw the layer of its session, so that some changes may be of that. `git` is what
+    the changes bring into reach of repositories.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -51,6 +53,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     emptied_roots: tuple[str, ...] = ()
     linked: tuple[LinkedChange, ...] = ()
     has_layer: bool = False
+    git: GitReach = GitReach()
 
     @property
     def digest(self) -> str:

@@ -102,10 +102,23 @@ def split(group: PathGroup) -> tuple[PathGroup, ...]:
 
 def deletes_many(change_set: ChangeSet) -> bool:
     """Tells whether many files are deleted, or several that are all of a root and are nowhere else now."""
-    deleted = [change for change in change_set.changes if change.kind is ChangeKind.DELETED and not is_folder(change)]
+    deleted = deleted_files(change_set)
     left = {change.after_sha256 for change in change_set.changes if change.after_sha256 is not None}
     is_lost = any(change.before_sha256 not in left for change in deleted)
-    return len(deleted) >= DELETED_MAX or (len(deleted) > 1 and is_lost and bool(change_set.emptied_roots))
+    is_many = len(deleted) + change_set.git.lost_count >= DELETED_MAX
+    return is_many or (len(deleted) > 1 and is_lost and bool(change_set.emptied_roots))
+
+
+def deleted_files(change_set: ChangeSet) -> tuple[FileChange, ...]:
+    """Returns the deletions of files. What a file of git's objects held may be in another one: lost objects count."""
+    stores = change_set.git.stores
+    return tuple(
+        change
+        for change in change_set.changes
+        if change.kind is ChangeKind.DELETED
+        and not is_folder(change)
+        and not any(change.root == root and change.path.startswith(store) for root, store in stores)
+    )
 
 
 def shown_path(change: FileChange, first_root: str) -> str:

@@ -21,14 +21,15 @@ from palyra.core.drafts.changes import (
     describe_held,
     describe_left_out,
     digest_changes,
-    is_folder,
     place_of,
     without_paths,
 )
+from palyra.core.drafts.git import GitText, GitWrite
 from palyra.core.drafts.judge import (
     DELETES_MANY,
     PathGroup,
     Written,
+    deleted_files,
     deletes_many,
     group_changes,
     name_written,
@@ -47,6 +48,7 @@ from palyra.core.spelling import spell_out
 from palyra.core.taint import UNNAMED
 from palyra.core.tools import CallNature
 from palyra.core.trust import is_tainting
+from palyra.engine.session.draft_git import GitGate, name_write
 from palyra.engine.session.gate import GateCase
 from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.spend.ledger import Ledger, spender_of
@@ -73,6 +75,7 @@ class _Finding(msgspec.Struct, frozen=True):
 
     answer: PolicyAnswer
     changes: tuple[FileChange, ...] = ()
+    git: tuple[GitText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class DraftGate:
         if kept:
             applied = tuple(change for change in changes if place_of(change) not in kept)
             change_set = replace(change_set, changes=applied)
-        finding = await self._find(run, case, change_set, taint)
+        finding = await self._find(run, call, case, change_set, taint)
         written = await asyncio.to_thread(name_written, changes, taint) if taint else Written()
         answer = _askable(run, finding.answer)
         if answer.verdict is not Verdict.ALLOW:
@@ -140,7 +143,8 @@ class DraftGate:
         changes = await beside_loop(
             lambda whole: part_held(whole, without_paths(whole, without), packed)[0], change_set.changes
         )
-        finding = await self._find(run, case, replace(change_set, changes=changes), _taint(case, draft))
+        again = replace(change_set, changes=changes)
+        finding = await self._find(run, call, case, again, _taint(case, draft))
         return finding.answer
 
     async def _sealed(self, call: Call, draft: ToolDrafted) -> ChangeSet | DraftJudged:
@@ -154,19 +158,40 @@ class DraftGate:
             return _refuse(call, draft.digest, "draft_mismatch", "What lies in the draft is not what was sealed.")
         return change_set
 
-    async def _find(self, run: Run, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]) -> _Finding:
+    async def _find(
+        self, run: Run, call: Call, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]
+    ) -> _Finding:
         changes = change_set.changes
         base = await self._question(run, case, taint)
-        finding = await self._judge_paths(run, base, change_set, _first_root(case, changes))
+        root = _first_root(case, changes)
+        finding = await self._judge_paths(run, base, change_set, root)
+        finding = await self._with_git(finding, change_set.git.writes, (run, call, base, root))
         if finding.answer.verdict is not Verdict.DENY and deletes_many(change_set):
-            count = sum(change.after_sha256 is None and not is_folder(change) for change in changes)
+            count = len(deleted_files(change_set)) + change_set.git.lost_count
             what = "all files of a workspace" if change_set.emptied_roots else f"{count} files"
             reason = f"The command deletes {what}, which asks."
             rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason)  # No policy decided it.
             deleted = tuple(change for change in changes if change.after_sha256 is None)
             is_asked = finding.answer.verdict is Verdict.ASK
-            return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted))
+            return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted), finding.git)
         return finding
+
+    async def _with_git(
+        self, finding: _Finding, writes: tuple[GitWrite, ...], place: tuple[Run, Call, PolicyQuestion, str]
+    ) -> _Finding:
+        """Adds what the changes bring into reach of git. The stricter answer of both counts."""
+        run, call, base, root = place
+        if not writes:
+            return finding
+
+        async def judge_paths(change_set: ChangeSet) -> tuple[PolicyAnswer, tuple[FileChange, ...]]:
+            found = await self._judge_paths(run, base, change_set, root)
+            return found.answer, found.changes
+
+        held = frozenset((change.root, change.path) for change in finding.changes)
+        git = await GitGate(self.drafts, judge_paths, held, bool(base.taint)).judge(call.effect_id, writes)
+        answer = max(finding.answer, git.answer, key=lambda each: _STRICTNESS[each.verdict])
+        return _Finding(answer, finding.changes, git.texts)
 
     async def _judge_paths(self, run: Run, base: PolicyQuestion, change_set: ChangeSet, first_root: str) -> _Finding:
         """Judges group by group. A group that is not allowed is judged path by path, to tell which of them are not.
@@ -213,16 +238,18 @@ class DraftGate:
         answer = verdict.answer
         is_ask = answer.verdict is Verdict.ASK
         root = _first_root(verdict.case, finding.changes)
+        paths = (shown_path(change, root) for change in finding.changes[:TOUCHED_MAX])
+        names = (*(name_write(text.write, root) for text in finding.git[:TOUCHED_MAX]), *paths)
         return DraftJudged(
             call_id=call.call_id,
             digest=draft.digest,
             verdict=answer.verdict,
             rule=answer.rule,
             reason=answer.reason,
-            asking=tuple(shown_path(change, root)[:PATH_SHOWN_MAX] for change in finding.changes[:TOUCHED_MAX]),
+            asking=tuple(name[:PATH_SHOWN_MAX] for name in names[:TOUCHED_MAX]),
             taint=verdict.taint,
             policy=answer.snapshot,
-            preview=await self._preview(call, finding.changes, verdict.kept) if is_ask else None,
+            preview=await self._preview(call, finding, verdict.kept) if is_ask else None,
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=verdict.written.files,
             write_sets=verdict.written.sets,
@@ -230,14 +257,18 @@ class DraftGate:
             held_count=len(verdict.kept),
         )
 
-    async def _preview(self, call: Call, held: tuple[FileChange, ...], kept: frozenset[Place]) -> str:
-        """Shows the command, then what asks, then the rest of the set by name, then what is not applied."""
+    async def _preview(self, call: Call, finding: _Finding, kept: frozenset[Place]) -> str:
+        """Shows the command, then what asks in git and in files, then the rest by name, then what is not applied."""
         change_set = await self.drafts.read(call.effect_id)
-        changes = change_set.changes
-        names = {(change.root, change.path) for change in held}
+        changes, held, git = change_set.changes, finding.changes, finding.git
+        names = {place_of(change) for change in held}
         rest = tuple(change for change in changes if place_of(change) not in names and place_of(change) not in kept)
-        shown = await self.drafts.preview(call.effect_id, held or changes)
-        others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if held and rest else ""
+        parts = [await self.drafts.preview_git(call.effect_id, git)] if git else []
+        if held or not git:
+            parts.append(await self.drafts.preview(call.effect_id, held or changes))
+        shown = "\n\n".join(parts)
+        is_part = bool(held or git)
+        others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if is_part and rest else ""
         unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
         others += f"\n\n{unapplied}" if unapplied else ""
         others += f"\n\n{describe_held([each for each in changes if place_of(each) in kept])}" if kept else ""

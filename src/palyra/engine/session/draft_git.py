@@ -1,0 +1,80 @@
+"""Judges what a draft brings into reach of git, as the file writes it stands for.
+
+Owns: which pairs of path and content ask, and how they are named and shown on the card.
+Does not own: finding them (adapters.drafts.git_changes), the policies, the rest of a set (draft_gate).
+All pairs are judged by their paths first, because that is quick. Only those that ask are compared with the files and with
+the history. With content from outside all are: a path says little about content that no file shows.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from palyra.core.drafts.changes import ChangeSet, LinkedChange
+from palyra.core.drafts.git import (
+    COMMIT,
+    GitText,
+    GitWrite,
+    as_change,
+    describe_write,
+    is_shown_by_review,
+    linked_names,
+)
+from palyra.core.drafts.judge import shown_path
+from palyra.core.events.draft import FileChange
+from palyra.core.events.tool import Verdict
+from palyra.core.ids import EffectId
+from palyra.ports.drafts import Drafts
+from palyra.ports.policy import PolicyAnswer
+
+JudgePaths = Callable[[ChangeSet], Awaitable[tuple[PolicyAnswer, tuple[FileChange, ...]]]]
+
+
+class GitFinding(msgspec.Struct, frozen=True):
+    """The answer for what git would write, and the writes that made it so strict."""
+
+    answer: PolicyAnswer
+    texts: tuple[GitText, ...] = ()
+
+    def names(self, first_root: str) -> tuple[str, ...]:
+        return tuple(name_write(text.write, first_root) for text in self.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class GitGate:
+    """`judge_paths` is the gate's own judgement of a set of changes, and `held` are the places at which files ask."""
+
+    drafts: Drafts
+    judge_paths: JudgePaths
+    held: frozenset[tuple[str, str]]
+    is_tainted: bool
+
+    async def judge(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> GitFinding:
+        asked = await self._judge(writes)
+        suspects = writes if self.is_tainted else tuple(each.write for each in asked.texts)
+        if not suspects:
+            return asked
+        texts = await self.drafts.look_into_git(effect_id, suspects, self.held)
+        return await self._judge(tuple(map(self._seen, texts)), texts)
+
+    def _seen(self, text: GitText) -> GitWrite:
+        """Marks content from outside that nobody would see in a review."""
+        is_plain = text.write.mode == COMMIT or is_shown_by_review(text.write.path, text.body)
+        return text.write if is_plain or not self.is_tainted else msgspec.structs.replace(text.write, is_hidden=True)
+
+    async def _judge(self, writes: tuple[GitWrite, ...], texts: tuple[GitText, ...] = ()) -> GitFinding:
+        linked = tuple(
+            LinkedChange(root=root, path=path, names=names) for (root, path), names in linked_names(writes).items()
+        )
+        changes = tuple(map(as_change, writes))
+        answer, held = await self.judge_paths(ChangeSet(changes=changes, linked=linked))
+        if answer.verdict is Verdict.ALLOW:
+            return GitFinding(answer)
+        asking = frozenset(held)
+        known = texts or tuple(GitText(write, None) for write in writes)
+        return GitFinding(answer, tuple(text for text, change in zip(known, changes, strict=True) if change in asking))
+
+
+def name_write(write: GitWrite, first_root: str) -> str:
+    return describe_write(write, shown_path(as_change(write), first_root))
