@@ -195,6 +195,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
 
     A message that is sent again under the same key is not recorded again. An attachment of lower trust lowers the trust
     of the event; `sender_trust` is then the sender's own. `via` is the account of a channel that a person spoke through.
+    With `leaves_questions` whoever said it may not answer the run's questions, so none ends because of it.
     """
 
     TYPE: ClassVar[str] = "message.user"
@@ -203,6 +204,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     idempotency_key: Identifier | None = None
     sender_trust: Trust | None = None
     via: Principal | None = None
+    leaves_questions: bool = False
 
 
 class GivenRole(Enum):

@@ -82,6 +82,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     `taint` are the sources that the text comes from, if nobody who is trusted wrote it (L8). `owner` is whose session
     it is, if that is not the speaker's own. `via` is the account of a channel that the speaker uses, and `reply` the
     conversation that hears the answer. `writes` are committed with the run or the message that steers one.
+    `leaves_questions` says that the speaker may not answer questions of the session's owner.
 
     `objectives` are what the answer has to achieve (core.run.objectives). The last four are what a caller brings along:
     tools that it executes itself, instructions, a limit, and an earlier conversation, which only a new session takes.
@@ -106,6 +107,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     via: Principal | None = None
     reply: ReplyAddress | None = None
     writes: tuple[Write, ...] = ()
+    leaves_questions: bool = False
     caller_tools: tuple[CallerTool, ...] = ()
     instructions: str = ""
     output_tokens_max: int | None = None

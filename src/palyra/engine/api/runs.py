@@ -189,7 +189,12 @@ class RunService:
             # Below `local` the accepted run is a source by itself, so that a session that exists is tainted too.
             trust=Trust.EXTERNAL if request.taint else request.trust,
             accepted=accepted,
-            message=MessageUser(text=request.text, attachments=attachments, via=request.via),
+            message=MessageUser(
+                text=request.text,
+                attachments=attachments,
+                via=request.via,
+                leaves_questions=request.leaves_questions,
+            ),
             when_busy=request.when_busy,
             opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,
             speaker=agent_principal(agent.name) if request.taint else None,
