@@ -1,5 +1,6 @@
 """What a platform marks as forwarded or quoted is somebody else's word: no command, code, reference, or lesson."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +117,7 @@ async def test_words_that_a_reply_refers_to_are_of_who_wrote_them(tmp_path: Path
         await scene.link("7", "user:alice", "operator")
         for number, reply in enumerate(replies, 1):
             server.say(f"what is this? {number}", **reply)
-            await until(lambda number=number: _count(scene, number))
+            await until(partial(_count, scene, number))
         for number, (text, trust, attached) in enumerate(await said(scene), 1):
             assert (text, trust) == (f"what is this? {number}", Trust.EXTERNAL)
             assert attached == [(Trust.EXTERNAL, "forwarded:telegram 66", "/approve")]

@@ -265,10 +265,10 @@ class TelegramChannel:
         name = file.file_name[:200] or ("photo.jpg" if said.photo else "file")
         media_type = file.mime_type or ("image/jpeg" if said.photo else "application/octet-stream")
         origin = forwarded_from(said)
-        whose = {} if origin is None else {"trust": Trust.EXTERNAL, "source": label("forwarded", origin)}
+        trust, source = (None, None) if origin is None else (Trust.EXTERNAL, label("forwarded", origin))
         try:
             body = await self._file(file)
-            attachment = InboundAttachment(name=name, media_type=media_type, body=body, **whose)
+            attachment = InboundAttachment(name=name, media_type=media_type, body=body, trust=trust, source=source)
         except Unavailable as error:
             log.warning("channel_attachment_skipped", channel=self._settings.name, code=error.code)
             return with_attachments(message, (), (name if origin is None else "that was forwarded",))
