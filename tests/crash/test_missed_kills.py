@@ -28,6 +28,7 @@ token = "env:DISCORD_TOKEN"
 api_url = "{url}"
 dm_policy = "allow"
 allow_from = ["*"]
+guilds = ["50"]
 coalesce_ms = 0
 when_busy = "queue"
 """

@@ -105,7 +105,12 @@ def make_adapter(section: ChannelConfig, secrets: SecretLookup, client: HttpClie
             from palyra.adapters.channels.discord import DiscordChannel, DiscordSettings
 
             return DiscordChannel(
-                DiscordSettings(name=section.name, token=secrets.source(section.token), api_url=section.api_url)
+                DiscordSettings(
+                    name=section.name,
+                    token=secrets.source(section.token),
+                    api_url=section.api_url,
+                    guilds=section.guilds,
+                )
             )
         case ChannelKind.EMAIL:
             from palyra.adapters.channels.email import EmailChannel, EmailSettings

@@ -240,6 +240,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     dm_policy: DirectMessages = DirectMessages.DENY
     allow_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     deny_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    guilds: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     mention_patterns: Annotated[tuple[str, ...], ParsedEach(parse_pattern)] = ()
     broadcast: BroadcastStrategy = BroadcastStrategy.DENY
     isolate_session_by_sender: bool = False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from palyra.config.lines import Path
 from palyra.config.problems import ConfigProblems, suggestion
+from palyra.core.channels.model import ANYONE
 from palyra.core.channels.webhook_fields import FIELDS
 from palyra.core.redaction.names import Belief, classify_name
 
@@ -152,6 +153,15 @@ def _check_channel(table: Table, path: Path, say: Say) -> None:
             say(path, f"a channel of kind {kind} needs the key {key}")
     if kind == "slack" and not {"app_token", "signing_secret"} & set(table):
         say(path, "a channel of kind slack needs the key app_token (socket mode) or signing_secret (web)")
+    if "guilds" in table and kind != "discord":
+        say((*path, "guilds"), "only a channel of kind discord has guilds")
+    allowed = table.get("allow_from")
+    if kind == "discord" and isinstance(allowed, list) and ANYONE in allowed and not table.get("guilds"):
+        # Whoever invites the bot to a guild of theirs would be let in.
+        say(
+            (*path, "allow_from"),
+            f'"{ANYONE}" needs the guilds that it is about; write guilds = ["ID", ...] with their ids, or name the senders',
+        )
     mapping = table.get("mapping")
     for name in mapping if isinstance(mapping, dict) else ():
         if name not in FIELDS:

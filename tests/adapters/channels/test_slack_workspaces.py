@@ -44,7 +44,7 @@ async def workspace(
 
 async def speakers(scene: ChannelScene) -> list[tuple[str, str, str]]:
     """Returns owner, actor and text of every message."""
-    found = []
+    found: list[tuple[str, str, str]] = []
     for session in await scene.engine.sessions.list(None, "", 100):
         for event in await scene.engine.sessions.tape(Principal(session.owner), session.id, 0, 100):
             if isinstance(event.data, MessageUser):

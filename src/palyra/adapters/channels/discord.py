@@ -8,7 +8,6 @@ client is started anew. Discord remembers nonces for a few minutes only, so an o
 
 import asyncio
 import hashlib
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -18,22 +17,30 @@ import msgspec
 import structlog
 
 from palyra.adapters.channels.discord_history import DiscordHistory
+from palyra.adapters.channels.discord_payloads import (
+    NAME_LENGTH_MAX,
+    DiscordInteraction,
+    DiscordReader,
+    DiscordSaid,
+    name_of,
+    slash_text,
+    typed,
+)
 from palyra.adapters.extras import install_command
 from palyra.core.channels.commands import SUMMARIES, CommandName
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
-    DISPLAY_LENGTH_MAX,
-    SELF,
-    TEXT_LENGTH_MAX,
     ChannelKind,
     InboundAttachment,
     InboundMessage,
     with_attachments,
 )
 from palyra.core.channels.signatures import refusal
-from palyra.core.channels.unread import UnreadMessage
+from palyra.core.channels.unread import UnreadMessage, plain_text, read_or_mark
 from palyra.core.errors import PalyraError, Unavailable
+from palyra.core.taint import label
+from palyra.core.trust import Trust
 from palyra.ports.channels import (
     Arrival,
     ChannelCheck,
@@ -65,19 +72,26 @@ RATE_LIMIT_S = 30.0  # The library waits no longer than this by itself.
 GUILD_READY_S = 0.25  # The library waits this long for further guilds before it counts as ready.
 CHECK_S = 15.0
 
+_COMMAND, _COMPONENT = 2, 3  # Discord's numbers of a slash command and of a pressed button.
+_SESSION = frozenset({"READY", "RESUMED", "GUILD_CREATE", "GUILD_DELETE"})
+
 log = structlog.get_logger()
 
 
 class DiscordSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`guilds` are the ids of those that are heard; with none of them, all are."""
+
     name: str
     token: Callable[[], str | None]
     api_url: str | None = None
+    guilds: tuple[str, ...] = ()
 
 
 class DiscordChannel:
     def __init__(self, settings: DiscordSettings) -> None:
         self._settings = settings
         self._client: discord.Client | None = None
+        self.reader = DiscordReader(settings.name, settings.guilds)
         self._lost_s = 0.0
         self._is_up = False
         self.traits = ChannelTraits(
@@ -220,27 +234,39 @@ class DiscordChannel:
 
         async def on_connect() -> None:
             # A session that is resumed does not come here: Discord delivers what it missed.
-            report.fresh(DiscordHistory(library, client, partial(self._arrival, library)))
+            report.fresh(DiscordHistory(library, client, self._arrival))
 
-        async def on_message(message: "discord.Message") -> None:
-            arrival = self._arrival(library, message)
+        async def on_palyra_message(payload: object) -> None:
+            arrival = self._arrival(payload, None)
             if arrival is not None:
                 await self._hand_over(deliver, arrival.message, arrival.complete)
 
-        async def on_interaction(interaction: "discord.Interaction") -> None:
-            if interaction.type is library.InteractionType.component:
-                with suppress(library.HTTPException):  # It only ends the waiting sign on the button.
-                    await interaction.response.defer()
-                await self._hand_over(deliver, self._interaction(interaction, _pressed_value(interaction)))
-            elif interaction.type is library.InteractionType.application_command:
-                command = _slash_text(interaction)
-                with suppress(library.HTTPException):  # Discord shows an error unless something is said at once.
-                    await interaction.response.send_message(command, ephemeral=True)
-                await self._hand_over(deliver, self._interaction(interaction, command))
+        async def on_palyra_interaction(payload: object) -> None:
+            read = partial(typed, payload, DiscordInteraction)
+            told = read_or_mark(self._settings.name, (name_of(payload),), read)
+            if isinstance(told, UnreadMessage):
+                await self._hand_over(deliver, told)
+            elif told.type in (_COMMAND, _COMPONENT) and self.reader.hears(told.guild_id):
+                said = (
+                    told.data.custom_id if told.type == _COMPONENT and told.data is not None else slash_text(told.data)
+                )
+                await self._confirm(library, client, told, said)
+                message = read_or_mark(self._settings.name, (told.id,), lambda: self.reader.interaction(told, said))
+                if message is not None:
+                    await self._hand_over(deliver, message)
 
-        for listener in (on_connect, on_ready, on_resumed, on_disconnect, on_message, on_interaction):
+        for listener in (on_connect, on_ready, on_resumed, on_disconnect, on_palyra_message, on_palyra_interaction):
             client.event(listener)
+        _read_by_ourselves(client)
         return client
+
+    async def _confirm(self, library: Any, client: "discord.Client", told: DiscordInteraction, said: str) -> None:
+        """Ends the waiting sign on a button, or says what was typed. Discord shows an error unless that comes at once."""
+        path = "/interactions/{webhook_id}/{webhook_token}/callback"
+        route = library.http.Route("POST", path, webhook_id=told.id, webhook_token=told.token)
+        shown = {"type": 4, "data": {"content": said, "flags": 64, "allowed_mentions": {"parse": []}}}
+        with suppress(library.HTTPException, library.RateLimited, OSError):
+            await client.http.request(route, json={"type": 6} if told.type == _COMPONENT else shown)
 
     async def _hand_over(
         self, deliver: Deliver, message: InboundMessage | UnreadMessage, complete: Complete | None = None
@@ -265,60 +291,53 @@ class DiscordChannel:
             self._lost_s = 0.0 if self._is_up else self._lost_s + LOOK_EVERY_S
         raise Unavailable("connection_lost", LOST)
 
-    def _arrival(self, library: Any, message: "discord.Message") -> Arrival | None:
-        """Reads a message. None if a bot wrote it, or nobody did."""
-        if message.author.bot or message.type not in (library.MessageType.default, library.MessageType.reply):
-            return None
-        read = self._read(message)
-        return Arrival(message=read, complete=partial(self._with_files, read, message) if read.has_files else None)
+    def _arrival(self, payload: object, guild_id: str | None) -> Arrival | None:
+        """Reads a message, or marks it. None if it says nothing to us."""
+        user = self._client.user if self._client is not None else None
+        read = partial(self.reader.message, payload, str(user.id) if user is not None else None, guild_id)
+        said = read_or_mark(self._settings.name, (name_of(payload),), read)
+        if said is None or isinstance(said, UnreadMessage):
+            return None if said is None else Arrival(message=said)
+        return Arrival(message=said.message, complete=partial(self._with_files, said) if said.files else None)
 
-    def _read(self, message: "discord.Message") -> InboundMessage:
-        own = self._client.user if self._client is not None else None
-        is_mentioned = own is not None and any(user.id == own.id for user in message.mentions)
-        text = re.sub(rf"<@!?{own.id}>", "", message.content) if own is not None else message.content
-        return InboundMessage(
-            envelope_id=str(message.id),
-            channel=self._settings.name,
-            conversation_id=str(message.channel.id),
-            sender_id=str(message.author.id),
-            sender_display=message.author.display_name[:DISPLAY_LENGTH_MAX],
-            text=text.strip()[:TEXT_LENGTH_MAX],
-            is_direct=message.guild is None,
-            mentions=(SELF,) if is_mentioned else (),
-            requested_broadcast=message.mention_everyone,
-            message_id=str(message.id),
-            has_files=bool(message.attachments),
-            is_listed=True,
-            written_at_ms=int(message.created_at.timestamp() * 1000),
-        )
-
-    async def _with_files(self, read: InboundMessage, message: "discord.Message") -> InboundMessage:
+    async def _with_files(self, said: DiscordSaid) -> InboundMessage:
         """Returns the message with its files. One that cannot be read is named in the text instead."""
-        library, files, missed = await self._library(), [], []
-        for each in message.attachments[:ATTACHMENTS_MAX]:
-            media_type = (each.content_type or "application/octet-stream").partition(";")[0]
+        library, client, files, missed = await self._library(), self._client, [], []
+        source = label("forwarded", said.origin) if said.origin is not None else None
+        for each in said.files[:ATTACHMENTS_MAX]:
+            media_type = (each.content_type or "").partition(";")[0] or "application/octet-stream"
+            name, body = plain_text(each.filename, NAME_LENGTH_MAX) or "file", None
             try:
-                body = await each.read() if each.size <= ATTACHMENT_BYTES_MAX else None
-            except (library.HTTPException, OSError) as error:
+                if each.size <= ATTACHMENT_BYTES_MAX and client is not None:
+                    body = await client.http.get_from_cdn(each.url)
+            except (library.HTTPException, OSError, ValueError) as error:
                 log.warning("channel_attachment_unread", channel=self._settings.name, why=type(error).__name__)
-                body = None
-            if body is None:
-                missed.append(each.filename[:200])
+            if body is None or len(body) > ATTACHMENT_BYTES_MAX:
+                missed.append(name if source is None else "that was forwarded")
             else:
-                files.append(InboundAttachment(name=each.filename, media_type=media_type, body=body))
-        return with_attachments(read, files, missed)
+                trust = Trust.EXTERNAL if source is not None else None
+                files.append(InboundAttachment(name=name, media_type=media_type, body=body, trust=trust, source=source))
+        return with_attachments(said.message, files, missed)
 
-    def _interaction(self, interaction: "discord.Interaction", pressed: str) -> InboundMessage:
-        return InboundMessage(
-            envelope_id=f"i{interaction.id}",
-            channel=self._settings.name,
-            conversation_id=str(interaction.channel_id),
-            sender_id=str(interaction.user.id),
-            sender_display=interaction.user.display_name[:DISPLAY_LENGTH_MAX],
-            text="",
-            is_direct=interaction.guild_id is None,
-            pressed=pressed,
-        )
+
+def _read_by_ourselves(client: "discord.Client") -> None:
+    """Lets the library read its own session alone. What it cannot read would end the connection.
+
+    Messages and interactions come to our listeners as they arrived; nothing else of a guild is needed.
+    """
+    parsers = client._connection.parsers
+    kept = {name: parse for name, parse in parsers.items() if name in _SESSION}
+    parsers.clear()
+    parsers |= {name: parse if name == "READY" else partial(_unless_odd, parse) for name, parse in kept.items()}
+    parsers["MESSAGE_CREATE"] = partial(client.dispatch, "palyra_message")
+    parsers["INTERACTION_CREATE"] = partial(client.dispatch, "palyra_interaction")
+
+
+def _unless_odd(parse: Callable[[Any], None], payload: Any) -> None:
+    try:
+        parse(payload)
+    except Exception as error:  # The edge of a message: the next event is read.
+        log.warning("channel_event_unread", why=type(error).__name__)
 
 
 def _client_class(library: Any) -> Any:
@@ -344,18 +363,6 @@ def _slash_command(word: str, summary: str) -> dict[str, object]:
     takes_id = word in (CommandName.APPROVE.value, CommandName.DENY.value)
     options = [{"type": 3, "name": "id", "description": "the question's id", "required": False}] if takes_id else []
     return {"type": 1, "name": word.removeprefix("/"), "description": summary[:100], "options": options}
-
-
-def _slash_text(interaction: "discord.Interaction") -> str:
-    """Returns a slash command as it would be typed."""
-    data: Any = interaction.data or {}
-    words = [str(option.get("value", "")) for option in data.get("options", ())]
-    return " ".join([f"/{data.get('name', '')}", *words]).strip()
-
-
-def _pressed_value(interaction: "discord.Interaction") -> str:
-    data: Any = interaction.data or {}
-    return str(data.get("custom_id", ""))
 
 
 def _form(part: OutgoingPart) -> list[dict[str, object]]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError
 
-from palyra.core.errors import NotFound, Unavailable
+from palyra.adapters.channels.discord_payloads import DiscordPlace, name_of, typed, written_at_ms
+from palyra.core.errors import Invalid, NotFound, Unavailable
 from palyra.ports.channels import Arrival, PastMessage
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ BUSY_S_MAX = 600.0  # Discord's longest waits are some minutes.
 
 class DiscordHistory:
     def __init__(
-        self, library: Any, client: "discord.Client", read: Callable[["discord.Message"], Arrival | None]
+        self, library: Any, client: "discord.Client", read: Callable[[object, str | None], Arrival | None]
     ) -> None:
         self._library, self._client, self._read = library, client, read
 
@@ -32,13 +33,13 @@ class DiscordHistory:
         try:
             async with asyncio.timeout(PAGE_S):
                 return await self._page(int(conversation_id), before)
-        except (library.Forbidden, library.NotFound, library.InvalidData) as cause:
+        except (library.Forbidden, library.NotFound, Invalid) as cause:
             raise NotFound("conversation_closed", f"Discord does not show conversation {conversation_id}") from cause
         except library.RateLimited as error:
             # The library itself waits for shorter ones.
             await asyncio.sleep(min(error.retry_after, BUSY_S_MAX))
             raise Unavailable("platform_busy", "Discord is busy") from error
-        except (library.HTTPException, ClientError, OSError) as cause:
+        except (library.HTTPException, ClientError, OSError, ValueError, RecursionError) as cause:
             raise Unavailable("history_unreadable", "Discord does not give the messages now") from cause
         except RuntimeError as cause:
             if not self._client.is_closed():
@@ -48,12 +49,23 @@ class DiscordHistory:
     async def _page(self, channel_id: int, before: str | None) -> tuple[PastMessage, ...]:
         await self._client.wait_until_ready()
         # A message of the history does not say which guild it is of; its conversation does.
-        found = self._client.get_channel(channel_id) or await self._client.fetch_channel(channel_id)
-        if not isinstance(found, self._library.abc.Messageable):
-            raise NotFound("conversation_closed", "the conversation of Discord holds no messages")
-        since = None if before is None else self._library.Object(id=int(before))
-        return tuple([self._past(each) async for each in found.history(limit=PAGE_LENGTH, before=since)])
+        guild_id = await self._guild_of(channel_id)
+        before_id = None if before is None else int(before)
+        found: Any = await self._client.http.logs_from(channel_id, PAGE_LENGTH, before=before_id)
+        pages = [self._past(each, guild_id) for each in found] if isinstance(found, list) else []
+        return tuple(each for each in pages if each is not None)
 
-    def _past(self, message: "discord.Message") -> PastMessage:
-        at_ms = int(message.created_at.timestamp() * 1000)
-        return PastMessage(message_id=str(message.id), at_ms=at_ms, arrival=self._read(message))
+    async def _guild_of(self, channel_id: int) -> str | None:
+        guild = getattr(self._client.get_channel(channel_id), "guild", None)
+        if guild is not None:
+            return str(guild.id)
+        return typed(await self._client.http.get_channel(channel_id), DiscordPlace).guild_id
+
+    def _past(self, payload: object, guild_id: str | None) -> PastMessage | None:
+        """Returns None for what has no id of Discord's: nobody could ask for those before it."""
+        name = name_of(payload)
+        try:
+            at_ms = written_at_ms(name)
+        except Invalid:
+            return None
+        return PastMessage(message_id=name, at_ms=at_ms, arrival=self._read(payload, guild_id))

@@ -7,6 +7,7 @@ cannot be asked whether it has a message, so a send that was cut off is uncertai
 """
 
 import asyncio
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -25,6 +26,8 @@ from palyra.adapters.channels.telegram_shapes import (
     TelegramUpdate,
     TelegramUpdateId,
     TelegramUser,
+    answered_words,
+    forwarded_from,
 )
 from palyra.adapters.net.client import HttpClient, Outgoing, Reply, Timeouts
 from palyra.core.channels.file_names import file_name
@@ -36,10 +39,14 @@ from palyra.core.channels.model import (
     ChannelKind,
     InboundAttachment,
     InboundMessage,
+    foreign_words,
     with_attachments,
 )
 from palyra.core.channels.signatures import check_telegram, refusal
+from palyra.core.channels.unread import UnreadMessage, plain_text, read_or_mark, unread
 from palyra.core.errors import Invalid, PalyraError, Unavailable
+from palyra.core.taint import label
+from palyra.core.trust import Trust
 from palyra.ports.channels import (
     Arrival,
     ChannelCheck,
@@ -58,6 +65,7 @@ from palyra.ports.channels import (
 
 API_URL = "https://api.telegram.org"
 POLL_S = 25
+BATCH_MAX = 100  # The most updates that Telegram gives at once.
 CAPTION_LENGTH_MAX = 1_000
 LENGTH_MAX = 3_500  # Telegram allows 4,096 after its marks are read; escaping makes a text longer.
 BYTES_MAX = 8 * 1024 * 1024
@@ -67,6 +75,8 @@ SENDING = Timeouts(connect_s=10.0, first_byte_s=20.0, idle_s=10.0)
 UPLOADING = Timeouts(connect_s=10.0, first_byte_s=110.0, idle_s=10.0)
 POLLING = Timeouts(connect_s=10.0, first_byte_s=POLL_S + 15.0, idle_s=10.0)
 _NOT_SENT = frozenset({"connect_failed", "connect_timed_out", "address_invalid"})
+_WANTED = ("message", "callback_query")
+_UPDATE_ID = re.compile(rb'(?<!\\)"update_id"\s*:\s*(\d{1,18})')
 _UNPARSED = "can't parse entities"
 _UNCHANGED = "message is not modified"
 
@@ -82,6 +92,14 @@ class TelegramSettings(msgspec.Struct, frozen=True, kw_only=True):
     secret: Callable[[], str | None] = lambda: None
     has_webhook: bool = False
     api_url: str | None = None
+
+
+class UnreadableAnswer(Unavailable):
+    """An answer of Telegram that is none of its own form. `body` is what came."""
+
+    def __init__(self, message: str, body: bytes) -> None:
+        super().__init__("platform_unreadable", message)
+        self.body = body
 
 
 class TelegramChannel:
@@ -104,11 +122,9 @@ class TelegramChannel:
         if self._settings.has_webhook:
             await asyncio.Event().wait()
         while True:
-            wanted = {"offset": self._offset, "timeout": POLL_S, "allowed_updates": ["message", "callback_query"]}
-            updates = _decode(await self._ask("getUpdates", wanted, POLLING), list[msgspec.Raw])
-            report.up()
-            for raw in updates:
+            for raw in await self._updates(deliver):
                 await self._take(raw, deliver)
+            report.up()
 
     async def send(self, part: OutgoingPart) -> SentMessage:
         if part.files:
@@ -151,13 +167,11 @@ class TelegramChannel:
             raise refusal()
         check_telegram(request.headers, secret)
         try:
-            update = msgspec.json.decode(request.body, type=TelegramUpdate)
+            update_id = msgspec.json.decode(request.body, type=TelegramUpdateId).update_id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             raise Invalid("body_invalid", "the body is no update of Telegram") from cause
-        message = self._message(update)
-        if message is None:
-            return ()
-        return (Arrival(message=message, complete=self._completing(message, update)),)
+        arrival = self._arrival(request.body, str(update_id))
+        return (arrival,) if arrival is not None else ()
 
     async def check(self) -> ChannelCheck:
         return ChannelCheck(known_as=f"@{(await self._me()).username}")
@@ -165,24 +179,45 @@ class TelegramChannel:
     async def _me(self) -> TelegramUser:
         return _decode(await self._ask("getMe", {}, SENDING), TelegramUser)
 
+    async def _updates(self, deliver: Deliver) -> list[msgspec.Raw]:
+        """Asks for updates. Of an answer that cannot be read each is asked for by itself, and the bad one is marked."""
+        limit = BATCH_MAX
+        while True:
+            wanted = {"offset": self._offset, "timeout": POLL_S, "limit": limit, "allowed_updates": _WANTED}
+            try:
+                return _decode(await self._ask("getUpdates", wanted, POLLING), list[msgspec.Raw])
+            except UnreadableAnswer as error:
+                found = _UPDATE_ID.search(error.body)
+                if found is None or int(found[1]) < self._offset:
+                    raise
+                if limit == 1:
+                    await deliver(unread(self._settings.name, (found[1].decode(),), error))
+                    self._offset = int(found[1]) + 1
+                limit = 1
+
     async def _take(self, raw: msgspec.Raw, deliver: Deliver) -> None:
         """Delivers an update, then counts it as confirmed. One that cannot be taken now ends the polling."""
         update_id = _decode(raw, TelegramUpdateId).update_id
-        try:
-            update = msgspec.json.decode(raw, type=TelegramUpdate)
-        except msgspec.DecodeError:
-            log.warning("channel_update_unreadable", channel=self._settings.name, update_id=update_id)
-            self._offset = update_id + 1
-            return
-        message = self._message(update)
-        if message is not None:
-            try:
-                await deliver(message, self._completing(message, update))
-            except Invalid as error:
-                log.warning("channel_message_refused", channel=self._settings.name, code=error.code)
+        arrival = self._arrival(raw, str(update_id))
+        if arrival is not None:
+            await deliver(arrival.message, arrival.complete)
         self._offset = update_id + 1
-        if update.callback_query is not None:
-            await self._confirm(update.callback_query)
+        pressed = read_or_mark("", (), lambda: msgspec.json.decode(raw, type=TelegramUpdate).callback_query)
+        if isinstance(pressed, TelegramCallback):
+            await self._confirm(pressed)
+
+    def _arrival(self, body: bytes | msgspec.Raw, name: str) -> Arrival | None:
+        """Reads an update, or marks it. None if it says nothing to us."""
+
+        def read() -> Arrival | None:
+            update = msgspec.json.decode(body, type=TelegramUpdate)
+            message = self._message(update)
+            if message is None:
+                return None
+            return Arrival(message=message, complete=self._completing(message, update))
+
+        found = read_or_mark(self._settings.name, (name,), read)
+        return Arrival(message=found) if isinstance(found, UnreadMessage) else found
 
     async def _confirm(self, pressed: TelegramCallback) -> None:
         """Ends the waiting sign on a button. Nothing depends on it."""
@@ -197,20 +232,25 @@ class TelegramChannel:
         said = update.message
         if said is None or said.from_ is None or said.from_.is_bot:
             return None
-        text = said.text or said.caption
-        own, rest = self._mentions(said, text)
+        text, origin = said.text or said.caption, forwarded_from(said)
+        # What was passed on calls nobody, and is no command: its sender did not write it.
+        own, rest = self._mentions(said, text) if origin is None else (False, "")
+        answered = None if origin is not None else answered_words(said, self._self)
+        foreign = (text, origin) if origin is not None else answered
+        attached = foreign_words(*foreign) if foreign is not None else None
         return InboundMessage(
             envelope_id=f"u{update.update_id}",
             channel=self._settings.name,
             conversation_id=str(said.chat.id),
             thread_id=str(said.message_thread_id) if said.is_topic_message and said.message_thread_id else None,
             sender_id=str(said.from_.id),
-            sender_display=(said.from_.username or said.from_.first_name)[:DISPLAY_LENGTH_MAX],
-            text=rest[:TEXT_LENGTH_MAX],
+            sender_display=plain_text(said.from_.username or said.from_.first_name, DISPLAY_LENGTH_MAX),
+            text=plain_text(rest, TEXT_LENGTH_MAX),
             is_direct=said.chat.type == "private",
             mentions=(SELF,) if own else (),
             message_id=str(said.message_id),
             has_files=_file_of(said) is not None,
+            attachments=(attached,) if attached is not None else (),
             written_at_ms=None if said.date is None else said.date * 1000 + 999,  # Somewhere within that second.
         )
 
@@ -224,11 +264,14 @@ class TelegramChannel:
             return message
         name = file.file_name[:200] or ("photo.jpg" if said.photo else "file")
         media_type = file.mime_type or ("image/jpeg" if said.photo else "application/octet-stream")
+        origin = forwarded_from(said)
+        trust, source = (None, None) if origin is None else (Trust.EXTERNAL, label("forwarded", origin))
         try:
-            attachment = InboundAttachment(name=name, media_type=media_type, body=await self._file(file))
+            body = await self._file(file)
+            attachment = InboundAttachment(name=name, media_type=media_type, body=body, trust=trust, source=source)
         except Unavailable as error:
             log.warning("channel_attachment_skipped", channel=self._settings.name, code=error.code)
-            return with_attachments(message, (), (name,))
+            return with_attachments(message, (), (name if origin is None else "that was forwarded",))
         return with_attachments(message, (attachment,), ())
 
     async def _file(self, file: TelegramFile) -> bytes:
@@ -343,10 +386,10 @@ class TelegramChannel:
             told, status = await _read_all(reply), reply.status
         try:
             return msgspec.json.decode(told, type=TelegramAnswer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             if status >= 500 or status == 429:
                 return TelegramAnswer(ok=False, error_code=status, description="no JSON")
-            raise Unavailable("platform_unreadable", f"Telegram answered {status} without JSON") from cause
+            raise UnreadableAnswer(f"Telegram answered {status} without JSON", told) from cause
 
 
 def _file_of(said: TelegramMessage) -> TelegramFile | None:
@@ -367,5 +410,5 @@ async def _read_all(reply: Reply) -> bytes:
 def _decode(raw: msgspec.Raw, shape: type[Shape]) -> Shape:
     try:
         return msgspec.json.decode(raw, type=shape)
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Unavailable("platform_unreadable", "Telegram's answer does not have its usual form") from cause
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise UnreadableAnswer("Telegram's answer does not have its usual form", bytes(raw)) from cause

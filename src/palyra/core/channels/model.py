@@ -109,7 +109,8 @@ def with_attachments(
     message: InboundMessage, files: Sequence[InboundAttachment], missed: Sequence[str]
 ) -> InboundMessage:
     """Returns a message with its files added. Those that could not be read are named in the text."""
-    notes = [f"(the file {name} could not be read)" for name in missed]
+    # A name is somebody's text: with another letter for its `@` it refers to nothing.
+    notes = [f"(the file {name.replace('@', '_')} could not be read)" for name in missed]
     text = "\n".join([each for each in (message.text, *notes) if each])
     attachments = (*message.attachments, *files)[:ATTACHMENTS_MAX]
     return replace(message, attachments=attachments, text=text[:TEXT_LENGTH_MAX])

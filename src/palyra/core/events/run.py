@@ -199,6 +199,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     `typed` holds the words that the person typed, one piece a line, if others of `text` were pasted or came from
     elsewhere (core.typed). Such an event is at most `local`. `client` names the program that wrote the message, where it
     was no person.
+    With `leaves_questions` whoever said it may not answer the run's questions, so none ends because of it.
     """
 
     TYPE: ClassVar[str] = "message.user"
@@ -209,6 +210,7 @@ class MessageUser(EventData, frozen=True, kw_only=True):
     via: Principal | None = None
     typed: Text | None = None
     client: Identifier | None = None
+    leaves_questions: bool = False
 
 
 class GivenRole(Enum):

@@ -80,15 +80,18 @@ def _next_data(run: Run, now_ms: int) -> Data | None:
         return _next_held(run)
     if run.state is RunState.WAITING:
         # Before the first call the run's own message is unseen too. That is no interruption.
-        is_steered = run.unseen_count > 0 and run.loop.turns_count > 0
+        is_steered = run.is_spoken_to and run.loop.turns_count > 0
         return RunResumed(cause=ResumeCause.INPUT if is_steered else _CAUSES[run.wait_kind])
     return _next_active(run, now_ms)
 
 
 def _next_held(run: Run) -> Data | None:
-    """A run with unseen input waits for no tool: the person spoke instead of answering, or the caller did."""
+    """A run that is spoken to waits for no tool: the person spoke instead of answering, or the caller did.
+
+    Who may not answer ends no question by speaking: a stranger of a group could end every one.
+    """
     for question in holding_questions(run):
-        if run.unseen_count and question.kind in (ApprovalKind.TOOL, ApprovalKind.DRAFT):
+        if run.is_spoken_to and question.kind in (ApprovalKind.TOOL, ApprovalKind.DRAFT):
             return ApprovalResolved(
                 approval_id=question.approval_id,
                 status=ApprovalStatus.DENIED,
@@ -98,7 +101,7 @@ def _next_held(run: Run) -> Data | None:
                 reason=SUPERSEDED,
             )
     owed = calls_handed_out(run)
-    if owed and run.unseen_count:
+    if owed and run.is_spoken_to:
         return supersede(owed[0])
     if run.state is RunState.WAITING:
         return None

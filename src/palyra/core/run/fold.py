@@ -251,6 +251,7 @@ def _fold_message(run: Run, data: MessageUser, fact: Draft) -> Run:
     return replace(
         run,
         unseen_count=run.unseen_count + 1,
+        is_spoken_to=run.is_spoken_to or not data.leaves_questions,
         messages_count=number,
         referring=(*run.referring, *new),
         input_keys=run.input_keys if key is None else run.input_keys | {key},

@@ -72,7 +72,7 @@ def request(run: Run, data: ModelRequested) -> Run:
     if route is None or route.budget is not BudgetState.OK or route.chosen != data.model:
         raise Invalid("route_mismatch", f"turn {data.turn} of run {run.run_id} has no route to {data.model}")
     loop = replace(run.loop, turns_count=run.loop.turns_count + 1)
-    return replace(run, phase=TurnPhase.CALLING, loop=loop, unseen_count=0, has_news=False)
+    return replace(run, phase=TurnPhase.CALLING, loop=loop, unseen_count=0, is_spoken_to=False, has_news=False)
 
 
 def receive(run: Run, data: ModelOutput) -> Run:

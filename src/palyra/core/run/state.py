@@ -89,7 +89,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     `calls` are the present turn's. `earlier` are uncertain calls of earlier turns, which a person may still retry.
 
-    `unseen_count` counts people's messages that no model call has carried yet. `has_news` says that the outcome of an
+    `unseen_count` counts people's messages that no model call has carried yet; `is_spoken_to` says that one of them is of
+    somebody who may answer the run's questions, and spoke instead. `has_news` says that the outcome of an
     uncertain call became known, and the model has not been told. `skills` lists the skills opened so far, each once.
     `principal` is who it was accepted for: who is judged and charged, whoever owns the session.
     `objectives` are those of its run.accepted. While `is_checking`, the present turn's answer is being checked against
@@ -129,6 +130,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[OpenQuestion, ...] = ()
     outcomes: tuple[tuple[str, Outcome], ...] = ()
     unseen_count: int = 0
+    is_spoken_to: bool = False
     messages_count: int = 0
     referring: tuple[ReferringMessage, ...] = ()
     has_news: bool = False

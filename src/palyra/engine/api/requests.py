@@ -83,7 +83,8 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     it is, if that is not the speaker's own. `client` names the program that speaks, if no person does. `via` is the
     account of a channel that the speaker uses, and `reply` the conversation that hears the answer. `writes` are
     committed with the run or the message that steers one. `typed` are the words that the person typed, if others of the
-    text were pasted (core.typed).
+    text were pasted (core.typed). `leaves_questions` says that the speaker may not answer questions of the session's
+    owner.
 
     `objectives` are what the answer has to achieve (core.run.objectives). The last four are what a caller brings along:
     tools that it executes itself, instructions, a limit, and an earlier conversation, which only a new session takes.
@@ -110,6 +111,7 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     reply: ReplyAddress | None = None
     writes: tuple[Write, ...] = ()
     typed: str | None = None
+    leaves_questions: bool = False
     caller_tools: tuple[CallerTool, ...] = ()
     instructions: str = ""
     output_tokens_max: int | None = None

@@ -210,6 +210,7 @@ class RunService:
                 via=request.via,
                 typed=request.typed,
                 client=request.client,
+                leaves_questions=request.leaves_questions,
             ),
             when_busy=request.when_busy,
             opening=_tainted(self.sessions.opening(owner, wish), request.taint) if session is None else None,

@@ -92,7 +92,7 @@ class ChannelCommands:
         session = await self._session(case)
         if session is None:
             return "This is a new conversation already."
-        if not _may_change(case):
+        if not _may_change(case) or not await self._leaves_questions(case, session):
             return NOT_YOURS
         await self.sessions.reset(case.place.owner, session.id, by=case.speaker.principal)
         return "We start over: earlier words are no longer context."
@@ -112,7 +112,9 @@ class ChannelCommands:
         if session is None or session.active_run_id is None:
             return "Nothing is running here."
         run = await self.runs.get(case.place.owner, session.active_run_id)
-        if run.principal != case.speaker.principal and not _may_change(case):
+        if run.principal != case.speaker.principal and not (
+            _may_change(case) and await self._leaves_questions(case, session)
+        ):
             return NOT_YOURS
         await self.runs.cancel(case.place.owner, run.id, by=case.speaker.principal)
         # A run of this channel says itself that it was cancelled.
@@ -148,7 +150,7 @@ class ChannelCommands:
         run = await self.runs.views.run(row.run_id, None) if row.run_id is not None else None
         speaker = case.speaker
         owner = speaker.principal if run is not None and run.principal == speaker.principal else case.place.owner
-        if speaker.role is None or not self.directory.may_answer(speaker.principal, speaker.role, owner):
+        if not self.directory.answers_for(speaker, owner):
             return NOT_YOURS
         if decision is Decision.ALLOW and not _is_clear(case, wanted, rows):
             return NAME_IT
@@ -186,6 +188,13 @@ class ChannelCommands:
             return None
         child = await self.sessions.views.session(row.session_id, None)
         return row if child is not None and child.serves == session.id else None
+
+    async def _leaves_questions(self, case: CommandCase, session: SessionRow) -> bool:
+        """Tells whether nothing waits there that only others may answer: it must not end by another command."""
+        is_own = case.place.owner == case.speaker.principal
+        if is_own or self.directory.answers_for(case.speaker, case.place.owner):
+            return True
+        return not await self.approvals.views.pending_of(session.id)
 
     async def _session(self, case: CommandCase) -> SessionRow | None:
         try:

@@ -7,7 +7,7 @@ Does not own: connections (connection), what becomes of a message (intake).
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from palyra.core.channels.identity import AccountLink, is_linked
+from palyra.core.channels.identity import AccountLink, Speaker, is_linked
 from palyra.core.channels.model import ChannelRules
 from palyra.core.errors import Invalid, NotFound
 from palyra.core.events.run import ReplyAddress
@@ -73,6 +73,10 @@ class ChannelDirectory:
         if found is None or found.rules.conversation is None:
             raise Invalid("routine_channel", f"there is no [[channel]] {name} with a conversation for routines")
         return ReplyAddress(channel=name, conversation_id=found.rules.conversation)
+
+    def answers_for(self, speaker: Speaker, owner: Principal) -> bool:
+        """Tells whether a speaker may answer questions about what belongs to that owner."""
+        return speaker.role is not None and self.may_answer(speaker.principal, speaker.role, owner)
 
     def may_approve(self, link: AccountLink | None, now_ms: int) -> bool:
         """Tells whether the account's principal may answer questions about what is its own."""

@@ -315,6 +315,7 @@ class ChannelIntake:
             via=heard.speaker.via,
             reply=_reply_to(last) if channel.adapter.traits.can_send else None,
             writes=tuple(write for message in burst.messages for write in taken(message, now_ms)),
+            leaves_questions=not self.directory.answers_for(heard.speaker, heard.place.owner),
         )
         return (await self.runs.start(heard.speaker.principal, request)).id
 

@@ -136,7 +136,13 @@ class CommitBuilder:
         if same is not None:
             return pending, same
         if active is not None and command.when_busy is WhenBusy.STEER:
-            message = replace(command.message, idempotency_key=command.accepted.idempotency_key)
+            # Who may answer for what is their own answers for a run of theirs, whoever owns the session.
+            is_own = active.principal == command.principal and command.trust is Trust.OPERATOR
+            message = replace(
+                command.message,
+                idempotency_key=command.accepted.idempotency_key,
+                leaves_questions=command.message.leaves_questions and not is_own,
+            )
             say = SendInput(
                 run_id=active.run_id,
                 principal=command.principal,
