@@ -99,6 +99,7 @@ class Services:
             journal=journal,
             loops=parts.loops,
             pairing=self.pairing,
+            artifacts=ports.artifacts,
         )
         self.caller_tools = CallerToolService(
             views=views.runs,
@@ -277,6 +278,7 @@ class Services:
             runs=self.runs,
             approvals=self.approvals,
             compaction=self.compaction,
+            outbox=setup.views.outbox,
             directory=self.directory,
         )
         self.outbox = build_outbox(setup, parts, self.directory, self.acts)

@@ -22,7 +22,16 @@ from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId
-from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot
+from palyra.ports.drafts import (
+    CARD_ROOM,
+    AppliedDraft,
+    Contents,
+    DraftConflict,
+    DraftFailure,
+    OverlayRoot,
+    PreviewRoom,
+    ShownChanges,
+)
 
 TICK_S = 0.02  # Longer than a tick of the clock by which file systems tell when something changed.
 NAMED_CHARS_MAX = 64 << 20  # Of the names of all links that lead to changes. What has one beyond that counts as obeyed.
@@ -63,9 +72,11 @@ class FileDrafts:
     async def read(self, effect_id: EffectId) -> ChangeSet:
         return (await asyncio.to_thread(self._folders.read_set, effect_id)).change_set
 
-    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+    async def preview(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...], room: PreviewRoom = CARD_ROOM
+    ) -> ShownChanges:
         sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
-        return await asyncio.to_thread(show_changes, changes, self._uppers(effect_id, sealed))
+        return await asyncio.to_thread(show_changes, changes, self._uppers(effect_id, sealed), room)
 
     async def apply(
         self, effect_id: EffectId, changes: tuple[FileChange, ...]

@@ -28,14 +28,17 @@ from palyra.core.drafts.judge import (
     Written,
     deletes_many,
     group_changes,
+    lost_files,
+    name_asking,
     name_written,
+    order_asking,
     shown_path,
     split,
     write_spec,
 )
 from palyra.core.errors import PalyraError
 from palyra.core.events.draft import DraftJudged, FileChange, ToolDrafted
-from palyra.core.events.tool import Verdict
+from palyra.core.events.tool import MadeArtifact, Verdict
 from palyra.core.run.call import Call
 from palyra.core.run.questions import TOUCHED_MAX
 from palyra.core.run.state import Run
@@ -43,16 +46,20 @@ from palyra.core.spelling import spell_out
 from palyra.core.taint import UNNAMED
 from palyra.core.tools import CallNature
 from palyra.core.trust import is_tainting
+from palyra.engine.session.full_previews import FullPreviews
 from palyra.engine.session.gate import GateCase
 from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.spend.ledger import Ledger, spender_of
 from palyra.ports.clock import Clock
-from palyra.ports.drafts import Drafts
+from palyra.ports.drafts import CARD_ROOM, FULL_ROOM, Drafts
 from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.tools import Catalog
 
 _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 PREVIEW_LENGTH_MAX = 16 * 1024
+NAMES_LENGTH_MAX = 3 * 1024  # Of a card: what asks by kind and folder. The differences need the rest.
+CUT_MARK = "\n[the rest is not shown]"
+FULL_NAME = "changes.diff.txt"
 PATH_SHOWN_MAX = 500
 COMMAND_SHOWN_MAX = 300
 
@@ -72,6 +79,7 @@ class DraftGate:
     catalog: Catalog
     policy: Policy
     ledger: Ledger
+    full: FullPreviews
     clock: Clock
     approval_timeout_ms: int
 
@@ -89,7 +97,7 @@ class DraftGate:
         answer = _askable(run, finding.answer)
         if answer.verdict is not Verdict.ALLOW:
             await self.drafts.release(call.effect_id)
-        return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case))
+        return await self._judged(run, call, draft, finding, _Verdict(answer, taint, written, case))
 
     async def judge_again(
         self, run: Run, call: Call, case: GateCase, without: tuple[str, ...]
@@ -123,13 +131,14 @@ class DraftGate:
         base = await self._question(run, case, taint)
         finding = await self._judge_paths(run, base, change_set, _first_root(case, changes))
         if finding.answer.verdict is not Verdict.DENY and deletes_many(change_set):
-            count = sum(change.after_sha256 is None and not is_folder(change) for change in changes)
-            what = "all files of a workspace" if change_set.emptied_roots else f"{count} files"
-            reason = f"The command deletes {what}, which asks."
+            deleted = lost_files(changes)
+            what = "all files of a workspace" if change_set.emptied_roots else f"{len(deleted)} files"
+            reason = f"The command deletes or empties {what}, which asks."
             rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason)  # No policy decided it.
-            deleted = tuple(change for change in changes if change.after_sha256 is None)
+            folders = tuple(change for change in changes if change.after_sha256 is None and is_folder(change))
             is_asked = finding.answer.verdict is Verdict.ASK
-            return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted))
+            held = dict.fromkeys((*finding.changes, *deleted, *folders))
+            return _Finding(finding.answer if is_asked else rule, tuple(held))
         return finding
 
     async def _judge_paths(self, run: Run, base: PolicyQuestion, change_set: ChangeSet, first_root: str) -> _Finding:
@@ -173,36 +182,58 @@ class DraftGate:
             budget_left_usd=left_usd(standings),
         )
 
-    async def _judged(self, call: Call, draft: ToolDrafted, finding: _Finding, verdict: "_Verdict") -> DraftJudged:
+    async def _judged(
+        self, run: Run, call: Call, draft: ToolDrafted, finding: _Finding, verdict: "_Verdict"
+    ) -> DraftJudged:
         answer = verdict.answer
         is_ask = answer.verdict is Verdict.ASK
-        root = _first_root(verdict.case, finding.changes)
+        held = await beside_loop(order_asking, finding.changes)
+        root = _first_root(verdict.case, held)
+        preview, full = await self._preview(run, call, held, root) if is_ask else (None, None)
         return DraftJudged(
             call_id=call.call_id,
             digest=draft.digest,
             verdict=answer.verdict,
             rule=answer.rule,
             reason=answer.reason,
-            asking=tuple(shown_path(change, root)[:PATH_SHOWN_MAX] for change in finding.changes[:TOUCHED_MAX]),
+            asking=tuple(shown_path(change, root)[:PATH_SHOWN_MAX] for change in held[:TOUCHED_MAX]),
             taint=verdict.taint,
             policy=answer.snapshot,
-            preview=await self._preview(call, finding.changes) if is_ask else None,
+            preview=preview,
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=verdict.written.files,
             write_sets=verdict.written.sets,
+            full=full,
         )
 
-    async def _preview(self, call: Call, held: tuple[FileChange, ...]) -> str:
-        """Shows the command, then what asks, then the rest of the set by name, then what is never applied."""
+    async def _preview(
+        self, run: Run, call: Call, held: tuple[FileChange, ...], root: str
+    ) -> tuple[str, MadeArtifact | None]:
+        """Shows the command, then what asks, then the rest of the set by name, then what is never applied.
+
+        Where that is too long for a card, all that asks is named by kind and folder, and the whole is kept beside it.
+        """
         change_set = await self.drafts.read(call.effect_id)
         changes = change_set.changes
         names = {(change.root, change.path) for change in held}
         rest = tuple(change for change in changes if (change.root, change.path) not in names)
-        shown = await self.drafts.preview(call.effect_id, held or changes)
+        asked = held or changes
+        shown = await self.drafts.preview(call.effect_id, asked)
         others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if held and rest else ""
         unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
         others += f"\n\n{unapplied}" if unapplied else ""
-        return _cut(f"{_command(call)}{shown}{others}", PREVIEW_LENGTH_MAX, "\n[the rest is not shown]")
+        command, names = _command(call), await beside_loop(lambda each: name_asking(each, root), asked)
+        is_crowd = len(asked) > CARD_ROOM.files_max
+        if shown.is_whole and len(command) + len(shown.text) <= PREVIEW_LENGTH_MAX and not is_crowd:
+            return _cut(f"{command}{shown.text}{others}", PREVIEW_LENGTH_MAX, CUT_MARK), None
+        named = "\n".join(names)
+        listed = f"{command}what asks:\n{_cut(named, NAMES_LENGTH_MAX, CUT_MARK)}\n\n{shown.text}{others}"
+        preview = _cut(listed, PREVIEW_LENGTH_MAX, CUT_MARK)
+        if shown.is_whole and len(named) <= NAMES_LENGTH_MAX:
+            return preview, None
+        whole = await self.drafts.preview(call.effect_id, asked, FULL_ROOM)
+        full = await self.full.keep(run.run_id, FULL_NAME, f"{command}what asks:\n{named}\n\n{whole.text}{others}")
+        return preview, full
 
 
 def _command(call: Call) -> str:
