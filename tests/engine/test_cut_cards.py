@@ -89,7 +89,8 @@ async def test_a_long_text_counts_as_read_with_its_last_page(tmp_path: Path) -> 
         await engine.approvals.full(OWNER, card.id, first.total_chars - 1)  # The last one alone is not all.
         with pytest.raises(Conflict, match="not_shown"):
             await engine.approvals.answer(OWNER, card.id, YES)
-        text, at = first.text, first.next_offset
+        text = first.text
+        at: int | None = first.next_offset
         while at is not None:
             page = await engine.approvals.full(OWNER, card.id, at)
             text, at = text + page.text, page.next_offset

@@ -222,11 +222,11 @@ class DraftGate:
         others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if held and rest else ""
         unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
         others += f"\n\n{unapplied}" if unapplied else ""
-        command, names = _command(call), await beside_loop(lambda each: name_asking(each, root), asked)
+        command, kinds = _command(call), await asyncio.to_thread(name_asking, asked, root)
         is_crowd = len(asked) > CARD_ROOM.files_max
         if shown.is_whole and len(command) + len(shown.text) <= PREVIEW_LENGTH_MAX and not is_crowd:
             return _cut(f"{command}{shown.text}{others}", PREVIEW_LENGTH_MAX, CUT_MARK), None
-        named = "\n".join(names)
+        named = "\n".join(kinds)
         listed = f"{command}what asks:\n{_cut(named, NAMES_LENGTH_MAX, CUT_MARK)}\n\n{shown.text}{others}"
         preview = _cut(listed, PREVIEW_LENGTH_MAX, CUT_MARK)
         if shown.is_whole and len(named) <= NAMES_LENGTH_MAX:
