@@ -6,11 +6,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from palyra.adapters.runtimes.shell.nature import nature_of
 from palyra.cli.output import print_json, print_line
 from palyra.cli.sse import FRAME_BYTES_MAX, FrameReader, SseFrame
 from palyra.cli.terminal.card import WIDTH_MIN, card_lines
+from palyra.cli.terminal.full_card import FULL, is_cut, needs_reading, with_full
 from palyra.cli.terminal.questions import answer_of, decided_text, question_of, seconds_of
 from palyra.cli.terminal.routine_text import when_text
 from palyra.cli.terminal.style import Style, cells, duration, in_one_line, prose, shown
@@ -316,6 +318,25 @@ def test_card_does_not_hide_a_single_line() -> None:
     assert any("+line 12" in line for line in shell_card(one_more, command="make"))
     assert not any("more lines" in line for line in shell_card(one_more, command="make"))
     assert any("… 2 more lines" in line for line in shell_card(f"{one_more}\n+line 13", command="make"))
+
+
+def test_a_card_that_the_screen_cuts_is_shown_whole_before_a_yes() -> None:
+    lines = "\n".join(f"+line {n}" for n in range(14))
+    yes, no = {"decision": "allow"}, {"decision": "deny"}
+    for record, calls, is_it in (
+        ({"preview": lines}, ({},), True),
+        ({"preview": "+line", "full": {"artifact_id": "a"}}, ({},), True),
+        ({"preview": "+" + "x" * 3_500}, ({},), True),
+        ({}, ({"text": "x" * 500},), True),
+        ({"preview": "+line"}, ({"content": "x" * 500},), False),
+        ({}, ({"text": "x"},), False),
+    ):
+        question = with_full(replace(question_of({**REQUEST, **record}, None), calls=calls))
+        assert is_cut(question) is is_it, record
+        assert (answer_of(question, "f") == FULL) is is_it
+        assert needs_reading(question, yes, set()) is is_it
+        assert not needs_reading(question, yes, {question.approval_id})
+        assert not needs_reading(question, no, set())
 
 
 def test_card_shows_what_else_a_command_was_given_and_a_command_that_its_preview_does_not_show() -> None:

@@ -141,6 +141,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         ("approvals.list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE, has_system=True)),
     ),
     ("GET", ONE_APPROVAL, None, 200, ("approvals.get", OWNER, APPROVAL)),
+    ("GET", f"{ONE_APPROVAL}/full?offset=5", None, 200, ("approvals.full", OWNER, APPROVAL, 5, OWNER)),
     (
         "POST",
         ONE_APPROVAL,

@@ -23,7 +23,7 @@ from tests.support.waiting import WAIT_S
 pytestmark = pytest.mark.anyio
 
 TOOLS = [
-    "prompt", "list_sessions", "open_session", "show_run", "cancel_run", "list_approvals", "answer_approval",
+    "prompt", "list_sessions", "open_session", "show_run", "cancel_run", "list_approvals", "show_approval", "answer_approval",
 ]  # fmt: skip
 WORDS = tuple(Chunk(f"w{n} ", 5) for n in range(20))
 

@@ -18,11 +18,13 @@ from palyra.engine.session.commit_builder import CommitBuilder
 from palyra.engine.session.compaction_builder import CompactionBuilder
 from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.deadlines import SessionDeadlines
+from palyra.engine.session.draft_card import DraftCard
 from palyra.engine.session.draft_gate import DraftGate
 from palyra.engine.session.earlier_answers import EarlierAnswers
 from palyra.engine.session.effect_runner import EffectParts
 from palyra.engine.session.event_redactor import EventRedactor
 from palyra.engine.session.follow_up_jobs import FollowUpJobs
+from palyra.engine.session.full_previews import FullPreviews
 from palyra.engine.session.gate import Gate
 from palyra.engine.session.heartbeats import Heartbeats
 from palyra.engine.session.instruction_files import InstructionFiles
@@ -186,13 +188,14 @@ def _wire_gate(setup: EngineSetup, restorer: ArgumentRestorer, ledger: Ledger) -
     )
 
 
-def _wire_draft_gate(setup: EngineSetup, ledger: Ledger) -> DraftGate:
+def _wire_draft_gate(setup: EngineSetup, ledger: Ledger, full: FullPreviews) -> DraftGate:
     ports = setup.ports
     return DraftGate(
         drafts=ports.drafts,
         catalog=ports.catalog,
         policy=ports.policy,
         ledger=ledger,
+        card=DraftCard(ports.drafts, full),
         clock=setup.clock,
         approval_timeout_ms=setup.settings.approval_timeout_ms,
     )
@@ -231,12 +234,14 @@ def _wire_effects(setup: EngineSetup, agents: AgentDirectory, redactor: Redactor
     prompts = PromptBases(ports.catalog, ports.skills)
     references = _wire_references(setup, redactor)
     tools = _wire_tools(setup, redactor, restorer, hub)
+    full = FullPreviews(ports.artifacts, redactor)
     return EffectParts(
         agents=agents,
         prompts=prompts,
         catalog=ports.catalog,
         gate=_wire_gate(setup, restorer, ledger),
-        draft_gate=_wire_draft_gate(setup, ledger),
+        draft_gate=_wire_draft_gate(setup, ledger, full),
+        full=full,
         drafts=ports.drafts,
         references=references,
         objectives=ObjectiveChecker(

@@ -102,6 +102,7 @@ class Services:
             loops=parts.loops,
             pairing=self.pairing,
             token_holders=setup.token_holders,
+            artifacts=ports.artifacts,
         )
         self.caller_tools = CallerToolService(
             views=views.runs,
@@ -291,6 +292,7 @@ class Services:
             runs=self.runs,
             approvals=self.approvals,
             compaction=self.compaction,
+            outbox=setup.views.outbox,
             directory=self.directory,
         )
         self.outbox = build_outbox(setup, parts, self.directory, self.acts)

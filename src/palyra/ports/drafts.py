@@ -80,12 +80,33 @@ class DraftWorlds(Protocol):
         ...
 
 
+class PreviewRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a difference is shown. A file that is longer is named with its size."""
+
+    length_max: int
+    files_max: int
+    file_bytes_max: int
+
+
+CARD_ROOM = PreviewRoom(length_max=12 * 1024, files_max=60, file_bytes_max=64 * 1024)
+FULL_ROOM = PreviewRoom(length_max=8 * 1024 * 1024, files_max=200_000, file_bytes_max=2 * 1024 * 1024)
+
+
+class ShownChanges(msgspec.Struct, frozen=True):
+    """`is_whole` says that nothing that these changes write is left out."""
+
+    text: str
+    is_whole: bool
+
+
 class Drafts(Protocol):
     """What is done with sealed drafts. Every method may be called again after a crash."""
 
     async def read(self, effect_id: EffectId) -> ChangeSet: ...
 
-    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+    async def preview(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...], room: PreviewRoom = CARD_ROOM
+    ) -> ShownChanges:
         """Returns the difference that applying these changes would make, for a person."""
         ...
 
@@ -98,7 +119,7 @@ class Drafts(Protocol):
         """
         ...
 
-    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
+    async def preview_git(self, texts: tuple[GitText, ...], room: PreviewRoom = CARD_ROOM) -> ShownChanges:
         """Returns the difference from the files to what git would write in their place, for a person."""
         ...
 
@@ -164,7 +185,9 @@ class NoDrafts:
     async def read(self, effect_id: EffectId) -> ChangeSet:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
-    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+    async def preview(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...], room: PreviewRoom = CARD_ROOM
+    ) -> ShownChanges:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def look_into_git(
@@ -172,7 +195,7 @@ class NoDrafts:
     ) -> tuple[GitText, ...]:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
-    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
+    async def preview_git(self, texts: tuple[GitText, ...], room: PreviewRoom = CARD_ROOM) -> ShownChanges:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def apply(

@@ -192,3 +192,39 @@ async def test_killed_after_the_platform_took_the_file_it_is_sent_once_or_uncert
 
 async def _are(scene: ChannelScene, states: list[OutboxState]) -> bool:
     return await scene.states() == states
+
+
+LONG = Script(turns=(calls("mark.send", text="word " * 900 + "the end"), says("Sent.")))
+
+
+async def test_a_question_that_is_too_long_brings_the_whole_call_as_a_file(tmp_path: Path) -> None:
+    async with channel_scene(tmp_path, [LONG]) as scene:
+        scene.platform.file_bytes_max = 100_000
+        await scene.link("s1", "user:carol", "operator")
+        await scene.say("go")
+        await until(lambda: files_of(scene.platform))
+        ((name, media_type, body),) = files_of(scene.platform)
+        assert (name, media_type) == ("call.txt", "text/plain")
+        assert body.decode().endswith("the end")
+
+        async def is_allowed() -> bool:
+            await scene.say("/approve")  # Until the sending is recorded, nobody knows that it was shown.
+            return len(scene.workshop.executed()) == 1
+
+        await until(is_allowed)
+
+
+async def test_where_no_file_can_go_along_a_long_question_is_read_elsewhere_first(tmp_path: Path) -> None:
+    async with channel_scene(tmp_path, [LONG]) as scene:
+        scene.platform.file_bytes_max = 0
+        await scene.link("s1", "user:carol", "operator")
+        await scene.say("go")
+        await until(scene.questions)
+        (card,) = await scene.questions()
+        await scene.say("/approve")
+        await until(lambda: any(text.startswith("Not answered: ") for text in scene.platform.texts))
+        assert scene.workshop.executed() == []
+        carol = Principal("user:carol")
+        await scene.engine.approvals.full(carol, card.id, 0, by=carol)
+        await scene.say("/approve")
+        await until(lambda: len(scene.workshop.executed()) == 1)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from palyra.adapters.browser.tab import PageState, Tab
 
 SANDBOX = "chromium"
-PREVIEW_LENGTH_MAX = 2000
+PREVIEW_LENGTH_MAX = 4 * 1024  # More than surfaces show at once, so that a cut text is known as one.
 _HOST_SHOWN_MAX = 253
 _FRAGMENT_SAFE = "%/?:@!$&'()*+,;=-._~"
 _ERROR_PAGE = "chrome-error:"

@@ -14,26 +14,29 @@ from palyra.adapters.files.archives import FILE_FLAGS, KeptFile, kept_files
 from palyra.core.drafts.changes import is_folder
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.spelling import spell_out
-from palyra.ports.drafts import Contents
+from palyra.ports.drafts import Contents, PreviewRoom, ShownChanges
 
 FILE_BYTES_MAX = 64 * 1024  # A longer file is named with its size. The daemon waits while a difference is made.
-DIFF_LENGTH_MAX = 12 * 1024
-FILES_SHOWN_MAX = 60
 COMPARED_LENGTH_MAX = 200 * 1024
 _CHANGED = "[it has changed since the run, so it cannot be undone]"
 UNDONE = "[undone: it is as it was before]"
 _LONG = f"[it is longer than {FILE_BYTES_MAX // 1024} KiB, and is not shown]"
 
 
-def show_changes(changes: tuple[FileChange, ...], uppers: dict[str, str]) -> str:
-    """Returns the difference from what lies there now, as far as there is room, and counts the rest."""
+def show_changes(changes: tuple[FileChange, ...], uppers: dict[str, str], room: PreviewRoom) -> ShownChanges:
+    """Returns the difference from what lies there now, as far as there is room, and counts the rest.
+
+    What a deleted file held may be left out of a whole difference: its name says what happens to it.
+    """
     parts: list[str] = []
-    left = DIFF_LENGTH_MAX
+    left = room.length_max
     shown = 0
-    for change in changes[:FILES_SHOWN_MAX]:
-        text = _show(change, uppers.get(change.root))
+    is_whole = True
+    for change in changes[: room.files_max]:
+        text, is_text_whole = _show(change, uppers.get(change.root), room)
         if len(text) > left and shown:
             break
+        is_whole = is_whole and ((is_text_whole and len(text) <= left) or change.kind is ChangeKind.DELETED)
         parts.append(text if len(text) <= left else f"{text[:left]}\n[the rest of this file is not shown]")
         left -= len(text)
         shown += 1
@@ -41,9 +44,10 @@ def show_changes(changes: tuple[FileChange, ...], uppers: dict[str, str]) -> str
             break
     rest = changes[shown:]
     if rest:
+        is_whole = is_whole and all(change.kind is ChangeKind.DELETED for change in rest)
         parts.append(f"[{len(rest)} more changes are not shown as text]")
-        parts += [_title(change) for change in rest[:FILES_SHOWN_MAX]]
-    return "\n".join(parts)
+        parts += [_title(change) for change in rest[: room.files_max]]
+    return ShownChanges("\n".join(parts), is_whole)
 
 
 def compare_changes(changes: tuple[FileChange, ...], contents: Contents) -> str:
@@ -102,15 +106,29 @@ def difference(name: str, before: bytes | None, after: bytes | None) -> str:
     return "\n".join(spell_out(line, kept="\t") for line in lines)
 
 
-def _show(change: FileChange, upper: str | None) -> str:
+def _show(change: FileChange, upper: str | None, room: PreviewRoom) -> tuple[str, bool]:
+    """Returns the text of one change, and whether it says all of what is written."""
     title = _title(change)
     if is_folder(change) or change.kind is ChangeKind.MODE:
-        return title
+        return title, True
     if change.kind is ChangeKind.LINKED:
-        return f"{title} -> {_target(upper, change.path)}"
+        return f"{title} -> {_target(upper, change.path)}", True
     before = _read_below(change) if change.before_sha256 is not None else None
-    after = _read(f"{upper}/{change.path}") if upper is not None and change.after_sha256 is not None else None
-    return f"{title}\n{difference(change.path, before, after)}"
+    if upper is None or change.after_sha256 is None:
+        return f"{title}\n{difference(change.path, before, None)}", True
+    after = _read(f"{upper}/{change.path}", room.file_bytes_max)
+    if max(len(after), len(before or b"")) <= FILE_BYTES_MAX:
+        return f"{title}\n{difference(change.path, before, after)}", True
+    return f"{title}\n{_whole_content(after, change, room.file_bytes_max)}", len(after) <= room.file_bytes_max
+
+
+def _whole_content(after: bytes, change: FileChange, bytes_max: int) -> str:
+    """Shows a file that is too long to be compared. What is no text, or longer still, is named with its size and hash."""
+    text = _text(after, bytes_max)
+    if text is None:
+        return f"binary or very long: {change.bytes} bytes of SHA-256 {change.after_sha256}"
+    lines = spell_out("\n".join(text.splitlines()), kept="\n\t").split("\n")
+    return "\n".join(["the whole new content:", *(f"+{line}" for line in lines)])
 
 
 def _title(change: FileChange) -> str:
@@ -137,13 +155,9 @@ def _read_below(change: FileChange) -> bytes | None:
     return b""
 
 
-def _read(path: str) -> bytes:
-    with suppress(OSError):
-        file = os.open(path, FILE_FLAGS)
-        try:
-            return os.read(file, FILE_BYTES_MAX + 1)
-        finally:
-            os.close(file)
+def _read(path: str, bytes_max: int) -> bytes:
+    with suppress(OSError), open(os.open(path, FILE_FLAGS), "rb") as file:
+        return file.read(bytes_max + 1)
     return b""
 
 
@@ -152,10 +166,10 @@ def _size(body: bytes | None) -> str:
     return f"{length} bytes" if length <= FILE_BYTES_MAX else f"more than {FILE_BYTES_MAX} bytes"
 
 
-def _text(body: bytes | None) -> str | None:
+def _text(body: bytes | None, bytes_max: int = FILE_BYTES_MAX) -> str | None:
     if body is None:
         return ""
-    if len(body) > FILE_BYTES_MAX or b"\x00" in body:
+    if len(body) > bytes_max or b"\x00" in body:
         return None
     try:
         return body.decode()

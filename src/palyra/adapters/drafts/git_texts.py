@@ -26,11 +26,10 @@ from palyra.core.drafts.git import (
     describe_write,
 )
 from palyra.core.events.draft import ChangeKind
+from palyra.ports.drafts import PreviewRoom, ShownChanges
 
 KNOWN_PATHS_MAX = 200  # So many paths are looked for in the whole history. Pairs of more paths count as new.
 TEXTS_BYTES_MAX = 16 * 1024**2
-SHOWN_LENGTH_MAX = 10 * 1024
-SHOWN_MAX = 40
 
 _Place = tuple[str, str]
 
@@ -57,29 +56,34 @@ def read_texts(files: LayeredFiles, writes: Sequence[GitWrite]) -> tuple[GitText
     return tuple(GitText(write, bodies.get((write.root, write.repository, write.blob))) for write in writes)
 
 
-def show_git_texts(texts: Iterable[GitText]) -> str:
+def show_git_texts(texts: Sequence[GitText], room: PreviewRoom) -> ShownChanges:
     """Returns the difference from the files to what git would write, as far as there is room, and names the rest."""
     parts: list[str] = []
-    left, shown = SHOWN_LENGTH_MAX, 0
-    listed = tuple(texts)
-    for text in listed[:SHOWN_MAX]:
+    left, shown, is_whole = room.length_max, 0, True
+    for text in texts[: room.files_max]:
         part = _show(text)
         if len(part) > left and shown:
             break
+        is_whole = is_whole and len(part) <= left and (text.body is not None or _is_titled(text))
         parts.append(part if len(part) <= left else f"{part[:left]}\n[the rest of this file is not shown]")
         left, shown = left - len(part), shown + 1
         if left <= 0:
             break
-    rest = listed[shown:]
+    rest = texts[shown:]
     if rest:
         parts.append(f"[{len(rest)} more in git are not shown as text]")
-        parts += [describe_write(text.write, text.write.path) for text in rest[:SHOWN_MAX]]
-    return "\n".join(parts)
+        parts += [describe_write(text.write, text.write.path) for text in rest[: room.files_max]]
+    return ShownChanges("\n".join(parts), is_whole and not rest)
+
+
+def _is_titled(text: GitText) -> bool:
+    """Tells whether the title says all: there is no content that could be shown."""
+    return text.write.is_hidden or text.write.mode == COMMIT
 
 
 def _show(text: GitText) -> str:
     title = describe_write(text.write, text.write.path)
-    if text.write.is_hidden or text.write.mode == COMMIT:
+    if _is_titled(text):
         return title
     if text.body is None:
         return f"{title}\n[it is binary, missing or longer than {TEXT_BYTES_MAX // 1024} KiB, and is not shown]"

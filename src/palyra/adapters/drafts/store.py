@@ -29,7 +29,17 @@ from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.ids import EffectId, SessionId
-from palyra.ports.drafts import AppliedDraft, Contents, DraftConflict, DraftFailure, OverlayRoot, Review
+from palyra.ports.drafts import (
+    CARD_ROOM,
+    AppliedDraft,
+    Contents,
+    DraftConflict,
+    DraftFailure,
+    OverlayRoot,
+    PreviewRoom,
+    Review,
+    ShownChanges,
+)
 
 _NEVER_NS = 1 << 62  # A layer has no beginning: what lies in the workspace now is what it is compared with.
 TICK_S = 0.02  # Longer than a tick of the clock by which file systems tell when something changed.
@@ -76,9 +86,11 @@ class FileDrafts:
     async def read(self, effect_id: EffectId) -> ChangeSet:
         return (await asyncio.to_thread(self._folders.read_set, effect_id)).change_set
 
-    async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+    async def preview(
+        self, effect_id: EffectId, changes: tuple[FileChange, ...], room: PreviewRoom = CARD_ROOM
+    ) -> ShownChanges:
         sealed = await asyncio.to_thread(self._folders.read_set, effect_id)
-        return await asyncio.to_thread(show_changes, changes, self._uppers(effect_id, sealed))
+        return await asyncio.to_thread(show_changes, changes, self._uppers(effect_id, sealed), room)
 
     async def apply(
         self, effect_id: EffectId, changes: tuple[FileChange, ...]
@@ -110,7 +122,8 @@ class FileDrafts:
         return await asyncio.to_thread(self._kept, session_id)
 
     async def preview_kept(self, session_id: str, changes: tuple[FileChange, ...]) -> str:
-        return await asyncio.to_thread(show_changes, changes, self._layers.roots_of(session_id))
+        shown = await asyncio.to_thread(show_changes, changes, self._layers.roots_of(session_id), CARD_ROOM)
+        return shown.text
 
     async def take_kept(
         self, effect_id: EffectId, session_id: str, changes: tuple[FileChange, ...]
@@ -136,8 +149,8 @@ class FileDrafts:
     ) -> tuple[GitText, ...]:
         return await asyncio.to_thread(self._look_into_git, effect_id, writes, held)
 
-    async def preview_git(self, effect_id: EffectId, texts: tuple[GitText, ...]) -> str:
-        return await asyncio.to_thread(show_git_texts, texts)
+    async def preview_git(self, texts: tuple[GitText, ...], room: PreviewRoom = CARD_ROOM) -> ShownChanges:
+        return await asyncio.to_thread(show_git_texts, texts, room)
 
     async def archive(self, effect_id: EffectId) -> bytes | None:
         try:

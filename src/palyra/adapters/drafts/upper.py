@@ -172,6 +172,7 @@ class UpperReader:
             mode=mode,
             before_mode=before_mode,
             bytes=found.st_size,
+            before_bytes=before.st_size if kind is ChangeKind.MODIFIED and stat.S_ISREG(before.st_mode) else 0,
         )
 
     def _hash_object(self, upper: int, name: str, path: str, object_id: str) -> str:

@@ -27,7 +27,7 @@ from palyra.ports.state import State
 from palyra.ports.tools import ToolCallContext
 
 TEXT_LENGTH_MAX = 20_000
-PREVIEW_LENGTH_MAX = 2_000
+PREVIEW_LENGTH_MAX = 4 * 1024  # More than surfaces show at once, so that a cut text is known as one.
 UNKNOWN_TYPE = "application/octet-stream"
 _ARTIFACT = re.compile("[0-9a-f]{64}")
 

@@ -32,7 +32,7 @@ LOOKING = frozenset({"GET", "HEAD"})
 SENT_LENGTH_MAX = 1024 * 1024
 HEADERS_MAX = 32
 HEADER_LENGTH_MAX = 8 * 1024
-PREVIEW_LENGTH_MAX = 2000
+PREVIEW_LENGTH_MAX = 4 * 1024  # More than surfaces show at once, so that a cut text is known as one.
 
 # These headers say how the message itself travels. Whoever sets them contradicts what is sent.
 _OURS = frozenset(

@@ -15,6 +15,7 @@ from palyra.cli.acp.editor_files import EditorFiles
 from palyra.cli.acp.question import answer_of, options_of, shown_call
 from palyra.cli.daemon_call import Client
 from palyra.cli.stdio_rpc import RpcPeer
+from palyra.cli.terminal.full_card import read_full
 from palyra.core.errors import Conflict, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
 
@@ -136,6 +137,8 @@ class PromptTurn:
             card = await self._client.get(f"/approvals/{approval_id}")
             if card.get("kind") == "uncertain":
                 return
+            if card.get("is_cut") is True:
+                card = {**card, "preview": await read_full(self._client, approval_id)}
             asked: JsonObject = {
                 "sessionId": self._session_id,
                 "toolCall": shown_call(card),

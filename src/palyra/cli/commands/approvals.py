@@ -112,13 +112,26 @@ def show_all(
 
 
 @app.command()
-def show(context: typer.Context, approval: ApprovalArgument) -> None:
+def show(
+    context: typer.Context,
+    approval: ApprovalArgument,
+    full: Annotated[bool, typer.Option("--full", help="Show all that a yes would allow, however long it is.")] = False,
+) -> None:
     """Show one approval with all its calls and options. The number of an option goes with --option.
 
     Examples:
 
       palyra approvals show 0Q3K5TB1V9C7XZ2M8N4R6S0W1Y
+
+      palyra approvals show last --full
     """
+    if full:
+        text = ask_daemon(context, partial(_show_full, approval=approval))
+        if is_json(context):
+            print_json({"text": text})
+        else:
+            typer.echo(shown(text))
+        return
     record = ask_daemon(context, partial(_show, approval=approval))
     if is_json(context):
         print_json(record)
@@ -269,6 +282,12 @@ async def _show(client: Client, approval: str) -> JsonObject:
     return await client.get(f"/approvals/{await find_id(client, '/approvals', approval)}")
 
 
+async def _show_full(client: Client, approval: str) -> str:
+    from palyra.cli.terminal.full_card import read_full
+
+    return await read_full(client, await find_id(client, "/approvals", approval))
+
+
 async def _send(client: Client, approval: str, body: JsonObject) -> JsonObject:
     return await client.post(f"/approvals/{await find_open_question(client, approval)}", body)
 
@@ -334,6 +353,8 @@ def _print_calls(record: JsonObject) -> None:
             typer.echo(shown(call["preview"]))
     if not several and isinstance(record.get("preview"), str):
         typer.echo(f"\n{shown(str(record['preview']))}")
+    if record.get("is_cut"):
+        typer.echo("\nThis leaves out some of what a yes would allow. Read it before you allow it: --full")
     typer.echo("")
 
 

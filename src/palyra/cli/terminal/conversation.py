@@ -19,6 +19,7 @@ from palyra.cli.terminal.attachments import read_file, upload
 from palyra.cli.terminal.card import card_lines
 from palyra.cli.terminal.chat_pins import ChatPins
 from palyra.cli.terminal.compaction_view import compaction_lines
+from palyra.cli.terminal.full_card import FULL, UNREAD, needs_reading, read_full, with_full
 from palyra.cli.terminal.inbox import (
     Connected,
     Inbox,
@@ -67,6 +68,7 @@ class Conversation:
         self._questions: dict[str, CardQuestion] = {}
         self._held: tuple[str, Typed] | None = None  # A question, and the text that was typed in place of an answer.
         self._answered: set[str] = set()  # Questions answered here, whose outcome was told at once.
+        self._read: set[str] = set()  # Cards that were shown whole.
         self._own: list[str] = []
         self._attached: list[JsonObject] = []
         self._interrupted_at_s: float | None = None
@@ -181,7 +183,7 @@ class Conversation:
             self._transcript.show(frame)
         if frame.type == "approval.requested":
             asked = self._transcript.asked(frame.data)
-            self._ask(question_of(asked, self._transcript.arguments(frame.data.get("call_id"))))
+            self._ask(with_full(question_of(asked, self._transcript.arguments(frame.data.get("call_id")))))
         elif frame.type == "approval.resolved":
             self._close(str(frame.data.get("approval_id")))
         elif frame.type in TERMINAL_TYPES:
@@ -264,6 +266,13 @@ class Conversation:
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:
         if question.approval_id not in self._questions:
             self._prompt.line(self._style.dim("· that question is closed already"))
+            return
+        if body == FULL:
+            self._prompt.line(shown(await read_full(self._client, question.approval_id)))
+            self._read.add(question.approval_id)
+            return
+        if needs_reading(question, body, self._read):
+            self._prompt.line(self._style.yellow(f"· {UNREAD}"))
             return
         try:
             record = await self._client.post(f"/approvals/{question.approval_id}", body)

@@ -16,6 +16,7 @@ import typer
 from palyra.cli.client import Client
 from palyra.cli.sse import SseFrame
 from palyra.cli.terminal.card import card_lines
+from palyra.cli.terminal.full_card import FULL, UNREAD, needs_reading, read_full, with_full
 from palyra.cli.terminal.inbox import (
     Connected,
     Inbox,
@@ -30,7 +31,7 @@ from palyra.cli.terminal.inbox import (
 from palyra.cli.terminal.prompt import Prompt, make_prompt
 from palyra.cli.terminal.questions import CardQuestion, answer_of, question_of
 from palyra.cli.terminal.run_tree import total_text
-from palyra.cli.terminal.style import prose, style_for
+from palyra.cli.terminal.style import prose, shown, style_for
 from palyra.cli.terminal.transcript import TERMINAL_TYPES, Transcript
 from palyra.cli.terminal.word_wrap import WordWrap, fit
 from palyra.core.errors import Conflict, PalyraError
@@ -107,6 +108,7 @@ class _FollowedRun:
         self._style = style_for(sys.stderr)
         self._transcript = Transcript(self._sink, self._style)
         self._questions: dict[str, CardQuestion] = {}
+        self._read: set[str] = set()  # Cards that were shown whole.
         self._interrupts_count = 0
         self._is_apart = False
 
@@ -162,7 +164,8 @@ class _FollowedRun:
         return frame.type in TERMINAL_TYPES
 
     def _ask(self, data: Mapping[str, object]) -> None:
-        question = question_of(self._transcript.asked(data), self._transcript.arguments(data.get("call_id")))
+        asked = question_of(self._transcript.asked(data), self._transcript.arguments(data.get("call_id")))
+        question = with_full(asked) if self._options.can_ask else asked
         for line in card_lines(question, self._style):
             self._sink.line(line)
         if not self._options.can_ask:
@@ -194,6 +197,13 @@ class _FollowedRun:
         question = typed.question
         body = None if question is None or typed.typed is not None else answer_of(question, typed.line)
         if question is None or body is None or question.approval_id not in self._questions:
+            return
+        if body == FULL:
+            self._sink.line(shown(await read_full(self._client, question.approval_id)))
+            self._read.add(question.approval_id)
+            return
+        if needs_reading(question, body, self._read):
+            self._sink.line(UNREAD)
             return
         try:
             await self._client.post(f"/approvals/{question.approval_id}", body)

@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from palyra.core.channel_writes import QueueOutbox
 from palyra.core.channels.outbox import Button, OutboxFile, OutboxItem, OutboxKind, item_id, job_of
 from palyra.core.events import Draft
 from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
-from palyra.core.events.tool import ApprovalKind, ApprovalRequested, Touches
+from palyra.core.events.tool import ApprovalKind, ApprovalRequested, MadeArtifact, Touches
 from palyra.core.ids import ArtifactId, SessionId
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
@@ -34,6 +33,7 @@ class _Said(NamedTuple):
     kind: OutboxKind
     cause: str
     text: str
+    files: tuple[OutboxFile, ...] = ()
 
 
 def reply_writes(run: Run, drafts: Iterable[Draft], session_id: SessionId, now_ms: int) -> tuple[Write, ...]:
@@ -42,7 +42,6 @@ def reply_writes(run: Run, drafts: Iterable[Draft], session_id: SessionId, now_m
         return ()
     said = [words for draft in drafts if (words := _said(run, draft)) is not None]
     items = [_item(run.reply, words, session_id, now_ms) for words in said]
-    items = [replace(item, files=_files(run)) if item.kind is OutboxKind.ANSWER else item for item in items]
     return tuple(write for item in items for write in (QueueOutbox(item), EnqueueJob(job_of(item, now_ms))))
 
 
@@ -50,9 +49,12 @@ def _said(run: Run, draft: Draft) -> _Said | None:
     """A delegated run answers its parent; only its questions are for people."""
     match draft.data:
         case ApprovalRequested(approval_id=approval_id) as question:
-            return _Said(OutboxKind.QUESTION, approval_id, question_text(question, run.calls))
+            asked = _asked(question, run.calls)
+            files = whole_files(question, [call.judged.full for call in asked if call.judged is not None])
+            is_cut = question.full is not None or is_cut_here(_text(question, asked))
+            return _Said(OutboxKind.QUESTION, approval_id, question_text(question, run.calls), files if is_cut else ())
         case MessageAssistant(text=text) if not run.lineage:
-            return _Said(OutboxKind.ANSWER, run.run_id, text)
+            return _Said(OutboxKind.ANSWER, run.run_id, text, tuple(map(_file, run.shown)))
         case RunFailed(reason=reason, message=message) if not run.lineage:
             return _Said(OutboxKind.NOTICE, run.run_id, f"I could not finish this: {message or reason.value}")
         case RunCancelled(reason=reason) if not run.lineage:
@@ -62,14 +64,21 @@ def _said(run: Run, draft: Draft) -> _Said | None:
             return None
 
 
-def _files(run: Run) -> tuple[OutboxFile, ...]:
-    """Returns what the run's own calls made for people. Its session has them, and its conversation gets them (L11)."""
-    return tuple(
-        OutboxFile(
-            artifact_id=ArtifactId(each.artifact_id), name=each.name, media_type=each.media_type, bytes=each.bytes
-        )
-        for each in run.shown
-    )
+def whole_files(question: ApprovalRequested, of_calls: Sequence[MadeArtifact | None]) -> tuple[OutboxFile, ...]:
+    """Returns what goes along with a question that is too long for a message: all that a yes would allow."""
+    kept = (question.full,) if question.kind is ApprovalKind.DRAFT else of_calls
+    return tuple(_file(each) for each in kept if each is not None)
+
+
+def is_cut_here(text: str) -> bool:
+    """Tells whether a message of a channel is too short for what a call would do."""
+    return len(_seen(text)) > SHOWN_LENGTH_MAX
+
+
+def _file(made: MadeArtifact) -> OutboxFile:
+    """Its session has what a run's own calls made, and its conversation gets it (L11)."""
+    artifact_id = ArtifactId(made.artifact_id)
+    return OutboxFile(artifact_id=artifact_id, name=made.name, media_type=made.media_type, bytes=made.bytes)
 
 
 def _item(reply: ReplyAddress, said: _Said, session_id: SessionId, now_ms: int) -> OutboxItem:
@@ -84,6 +93,7 @@ def _item(reply: ReplyAddress, said: _Said, session_id: SessionId, now_ms: int) 
         text=said.text,
         session_id=session_id,
         buttons=buttons if said.kind is OutboxKind.QUESTION else (),
+        files=said.files,
         created_at_ms=now_ms,
         not_before_ms=now_ms,
         updated_at_ms=now_ms,
@@ -111,31 +121,43 @@ def question_text(question: ApprovalRequested, calls: Sequence[Call] = ()) -> st
         named = spell_out(", ".join(question.taint[:TAINT_SHOWN_MAX]))
         more = len(question.taint) - TAINT_SHOWN_MAX
         lines.append(f"There is content from outside here: {named}{f' and {more} more' if more > 0 else ''}.")
-    lines += _shown(question, calls)
+    lines += _shown(question, _asked(question, calls))
     lines.append(f"Answer with {APPROVE} {question.approval_id} or {DENY} {question.approval_id}")
     return "\n".join(lines)
 
 
-def _shown(question: ApprovalRequested, calls: Sequence[Call]) -> list[str]:
+def _asked(question: ApprovalRequested, calls: Sequence[Call]) -> list[Call]:
+    return [call for call in calls if call.call_id in (question.calls or (question.call_id,))]
+
+
+def _text(question: ApprovalRequested, asked: Sequence[Call]) -> str:
+    previews = [(call.judged.preview if call.judged is not None else None, call.arguments) for call in asked]
+    return asked_text(question, previews)
+
+
+def asked_text(question: ApprovalRequested, calls: Sequence[tuple[str | None, object]]) -> str:
+    """Returns what a channel shows of a question: of each call the tool's own words, or its arguments."""
+    if question.kind is not ApprovalKind.TOOL or not calls:
+        return question.preview or ""
+    shown = (preview or spell_json(msgspec.json.encode(said, order="sorted").decode()) for preview, said in calls)
+    return "\n\n".join(shown)
+
+
+def _seen(text: str) -> str:
+    return spell_out(text, kept="\n\t").replace("```", "` ` `")
+
+
+def _shown(question: ApprovalRequested, asked: Sequence[Call]) -> list[str]:
     """Shows what would be done, in a block that its own text cannot end."""
-    asked = [call for call in calls if call.call_id in (question.calls or (question.call_id,))]
-    is_of_calls = question.kind is ApprovalKind.TOOL and asked
-    text = "\n\n".join(map(_shown_call, asked)) if is_of_calls else question.preview or ""
-    seen = spell_out(text, kept="\n\t").replace("```", "` ` `")
+    seen = _seen(_text(question, asked))
     if not seen:
         return []
     block = f"```\n{seen[:SHOWN_LENGTH_MAX]}\n```"
     left = len(seen) - SHOWN_LENGTH_MAX
     if left <= 0:
         return [block]
-    where = f"palyra approvals show {question.approval_id}"
+    where = f"palyra approvals show {question.approval_id} --full"
     return [block, f"{left} more characters of it are not shown here. Read them before you allow it: {where}"]
-
-
-def _shown_call(call: Call) -> str:
-    """Returns the tool's own words about the call, or its arguments where it has none."""
-    preview = call.judged.preview if call.judged is not None else None
-    return preview or spell_json(msgspec.json.encode(call.arguments, order="sorted").decode())
 
 
 def _touched(touches: Touches) -> str:

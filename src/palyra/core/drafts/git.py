@@ -74,17 +74,6 @@ class GitText(msgspec.Struct, frozen=True):
     body: bytes | None
 
 
-def is_shown_by_review(path: str, body: bytes | None) -> bool:
-    """Tells whether a person who looks at this path in git's own difference sees all that it holds."""
-    if not path or body is None or b"\0" in body:
-        return False
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 def hidden(root: str, path: str, repository: str, where: str) -> GitWrite:
     return GitWrite(root=root, path=path, repository=repository, where=where, is_hidden=True)
 

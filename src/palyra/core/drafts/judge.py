@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from palyra.core.drafts.changes import ChangeSet, is_folder, written_files
+from palyra.core.drafts.outside import is_run_outside
 from palyra.core.events.draft import ChangeKind, FileChange, FileSet
 from palyra.core.events.tool import EffectClass, FileBytes, ParallelClass, Risk
 from palyra.core.file_sets import pack_files
+from palyra.core.spelling import spell_out
 from palyra.core.tools import CallNature, Capability, ToolSpec, Trait
 from palyra.core.trust import Trust
 
 DELETED_MAX = 20  # From so many deletions on a person is asked.
+SHRUNK_BYTES_MIN = 1024  # A file of this size that keeps at most a tenth of it counts as deleted.
+NAMES_SHOWN_MAX = 3  # Of the files of one kind in one folder.
 DELETES_MANY = "deletes_many"
 TAINTED_BYTES_MAX = 160 * 1024  # Of tainted files in one event, which has a cap. More of them become a set.
 LISTED_MAX = 600
@@ -110,15 +114,69 @@ def deletes_many(change_set: ChangeSet) -> bool:
 
 
 def deleted_files(change_set: ChangeSet) -> tuple[FileChange, ...]:
-    """Returns the deletions of files. What a file of git's objects held may be in another one: lost objects count."""
+    """Returns the files whose content goes: deleted ones, emptied ones, and those that keep at most a tenth.
+
+    What a file of git's objects held may be in another one: lost objects count instead.
+    """
     stores = change_set.git.stores
     return tuple(
         change
         for change in change_set.changes
-        if change.kind is ChangeKind.DELETED
-        and not is_folder(change)
+        if not is_folder(change)
+        and _is_lost(change)
         and not any(change.root == root and change.path.startswith(store) for root, store in stores)
     )
+
+
+def order_asking(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
+    """Returns the changes as a card shows them: the most dangerous kinds first, and few of a kind before many.
+
+    So nothing hides behind a crowd of others, whatever their names are.
+    """
+    return tuple(change for found in _groups(changes) for change in found)
+
+
+def name_asking(changes: Sequence[FileChange], first_root: str) -> tuple[str, ...]:
+    """Names all of the changes by kind and folder, with counts, in the order of the card."""
+    return tuple(_named(found, first_root) for found in _groups(changes))
+
+
+def _groups(changes: Sequence[FileChange]) -> list[list[FileChange]]:
+    groups: dict[tuple[int, str, str], list[FileChange]] = {}
+    for change in changes:
+        folder = posixpath.dirname(change.path.rstrip("/"))
+        # A deleted tree is one thing, however many folders it had.
+        folder = folder.partition("/")[0] if change.kind is ChangeKind.DELETED else folder
+        key = (_danger(change), change.root, folder)
+        groups.setdefault(key, []).append(change)
+    return [found for _, found in sorted(groups.items(), key=lambda each: (each[0][0], len(each[1]), each[0][1:]))]
+
+
+def _danger(change: FileChange) -> int:
+    """Ranks a change: what a program outside runs or obeys by itself comes before the rest, and deletions come last."""
+    if change.kind is ChangeKind.DELETED:
+        return 6
+    kind = 0 if change.kind is ChangeKind.LINKED else 1 if _is_executable(change) else 2
+    return kind if is_run_outside(change.path, is_link=change.kind is ChangeKind.LINKED) else kind + 3
+
+
+_KINDS = ("link", "file that can be executed", "file", "link", "file that can be executed", "file", "deletion")
+
+
+def _named(found: Sequence[FileChange], first_root: str) -> str:
+    paths = [spell_out(shown_path(change, first_root), kept="") for change in found]
+    if len(paths) == 1:
+        return f"{_KINDS[_danger(found[0])]}: {paths[0]}"
+    folder = posixpath.commonpath([posixpath.dirname(path.rstrip("/")) for path in paths]) or "."
+    names = [posixpath.basename(path.rstrip("/")) for path in paths[:NAMES_SHOWN_MAX]]
+    rest = f" and {len(paths) - NAMES_SHOWN_MAX} more" if len(paths) > NAMES_SHOWN_MAX else ""
+    return f"{len(paths)} {_KINDS[_danger(found[0])]}s in {folder}/: {', '.join(names)}{rest}"
+
+
+def _is_lost(change: FileChange) -> bool:
+    if change.kind is not ChangeKind.MODIFIED or not change.before_bytes:
+        return change.kind is ChangeKind.DELETED
+    return change.bytes == 0 or (change.before_bytes >= SHRUNK_BYTES_MIN and change.bytes * 10 <= change.before_bytes)
 
 
 def shown_path(change: FileChange, first_root: str) -> str:

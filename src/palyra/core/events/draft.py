@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
-from palyra.core.events.tool import FileBytes, Outcome, PolicySnapshot, ToolError, Verdict
+from palyra.core.events.tool import FileBytes, MadeArtifact, Outcome, PolicySnapshot, ToolError, Verdict
 from palyra.core.ids import CallId, EffectId
 from palyra.core.trust import Trust
 
@@ -26,7 +26,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """One change of a workspace. `path` is relative to `root`; the path of a folder ends with a slash.
 
     The hashes are those of the content before and after. A symbolic link has the hash of its target. `mode` and
-    `before_mode` are the permission bits.
+    `before_mode` are the permission bits. `before_bytes` is the size of a file whose content another took the place of.
     """
 
     root: Identifier
@@ -37,6 +37,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     mode: Count = 0
     before_mode: Count = 0
     bytes: Count = 0
+    before_bytes: Count = 0
 
 
 class LeftOutFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -96,7 +97,8 @@ class DraftJudged(EventData, frozen=True, kw_only=True):
 
     `writes` is what applying would leave, so that the bytes are known as tainted before they can exist. If that is too
     long a list, `write_sets` holds it instead. `held` says which of the changes are not applied but stay in the layer of
-    the session, a bit for each, packed by core.drafts.review; `held_count` is their number.
+    the session, a bit for each, packed by core.drafts.review; `held_count` is their number. `full` is the whole
+    difference, where the preview leaves some of it out.
     """
 
     TYPE: ClassVar[str] = "draft.judged"
@@ -114,6 +116,7 @@ class DraftJudged(EventData, frozen=True, kw_only=True):
     write_sets: tuple[FileSet, ...] = ()
     held: Identifier | None = None
     held_count: Count = 0
+    full: MadeArtifact | None = None
 
 
 class DraftApplying(EventData, frozen=True, kw_only=True):

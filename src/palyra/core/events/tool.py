@@ -173,6 +173,19 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     expires_at_ms: Count | None = None
 
 
+class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A body that a call made in addition to its text: a picture of a page, a file.
+
+    `is_shown` says that a channel gets it together with the run's answer.
+    """
+
+    artifact_id: Identifier
+    name: Text
+    media_type: Identifier
+    bytes: Count
+    is_shown: bool = False
+
+
 class ToolProposed(EventData, frozen=True, kw_only=True):
     """The call that the model wants. Arguments that did not parse are kept as the raw string."""
 
@@ -191,7 +204,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     says that a policy lets this call's sandbox reach the network. `tool_sha256` is the hash of the judged tool's
     definition; a tool with another definition does not run. `starts_run` says that the call starts a run of its own.
     `is_callers` says that whoever started the run executes the call (core.caller_tools). `refused_by` is the refusal
-    that covers the call.
+    that covers the call. `full` is all that the call would do, for a channel whose message is too short for it.
     """
 
     TYPE: ClassVar[str] = "tool.judged"
@@ -218,6 +231,7 @@ class ToolJudged(EventData, frozen=True, kw_only=True):
     starts_run: bool = False
     is_callers: bool = False
     refused_by: GrantId | None = None
+    full: MadeArtifact | None = None
 
 
 class ToolStarted(EventData, frozen=True, kw_only=True):
@@ -231,19 +245,6 @@ class ToolStarted(EventData, frozen=True, kw_only=True):
     effect_id: EffectId
     attempt: Count = 1
     expires_at_ms: Count | None = None
-
-
-class MadeArtifact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A body that a call made in addition to its text: a picture of a page, a file.
-
-    `is_shown` says that a channel gets it together with the run's answer.
-    """
-
-    artifact_id: Identifier
-    name: Text
-    media_type: Identifier
-    bytes: Count
-    is_shown: bool = False
 
 
 class ToolHeld(EventData, frozen=True, kw_only=True):
@@ -309,7 +310,8 @@ class ApprovalRequested(EventData, frozen=True, kw_only=True):
     """One question to a person.
 
     A question about several calls names each with its digest, and `digest` covers all of those (L7).
-    `reason` is the deciding policy's sentence.
+    `reason` is the deciding policy's sentence. `full` is what the preview leaves some of out: whoever allows it has read
+    that first.
     """
 
     TYPE: ClassVar[str] = "approval.requested"
@@ -330,6 +332,7 @@ class ApprovalRequested(EventData, frozen=True, kw_only=True):
     digests: tuple[Identifier, ...] = ()
     touches: Touches | None = None
     reason: Text = ""
+    full: MadeArtifact | None = None
 
 
 class ApprovalResolved(EventData, frozen=True, kw_only=True):

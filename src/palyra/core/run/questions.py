@@ -8,6 +8,9 @@ Invariant: a question about several calls names each with its own digest, so an 
 
 from collections.abc import Sequence
 
+import msgspec
+
+from palyra.core.events.base import JsonObject
 from palyra.core.events.tool import (
     ApprovalKind,
     ApprovalRequested,
@@ -23,6 +26,7 @@ from palyra.core.ids import derive_approval_id, digest_calls
 from palyra.core.offers import CallShape, join_options
 from palyra.core.run.call import Call, CallPhase
 from palyra.core.run.state import Run
+from palyra.core.spelling import spell_json, spell_out
 
 APPROVAL_TIMEOUT_MS_DEFAULT = 900_000  # The design's 900 s, used where the gate names no other.
 SUPERSEDED_BY_POLICY = "superseded_by_policy"  # A yes that came when the policies denied the call already.
@@ -85,7 +89,20 @@ def ask_draft(run: Run, call: Call, now_ms: int) -> ApprovalRequested:
         options=(GrantOption(scope=Scope.ONCE, constraints=(), text="apply exactly these changes"),),
         touches=Touches(paths=paths) if paths else None,
         reason=judged.reason if judged else "",
+        full=judged.full if judged else None,
     )
+
+
+def whole_call(tool: str, arguments: JsonObject | str | None) -> str:
+    """Returns all that a call says, for whoever reads it before a yes. Texts are shown with their lines."""
+    named = arguments if isinstance(arguments, dict) else {"arguments": arguments}
+    return "\n\n".join((f"a call of {spell_out(tool)}", *(_said(name, named[name]) for name in sorted(named))))
+
+
+def _said(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return f"{spell_out(name)}:\n" + spell_out(value, kept="\n\t")
+    return f"{spell_out(name)}: {spell_json(msgspec.json.encode(value).decode())}"
 
 
 def touches_of(judged: Sequence[ToolJudged]) -> Touches:

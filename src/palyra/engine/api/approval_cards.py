@@ -11,7 +11,7 @@ from palyra.core.events.model import ModelOutput
 from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ToolJudged, ToolProposed, Touches
 from palyra.core.grants import decisions_for
 from palyra.core.projections.rows import ApprovalRow
-from palyra.core.run.questions import touches_of
+from palyra.core.run.questions import touches_of, whole_call
 from palyra.engine.api.requests import ApprovalRecord, AskedCall, OfferedOption
 from palyra.engine.api.taint import origins_of
 from palyra.ports.journal import Journal
@@ -49,10 +49,17 @@ async def make_card(journal: Journal, provenance: ProvenanceViews, row: Approval
         count=request.count,
         calls=calls,
         touches=request.touches or Touches(),
+        is_cut=request.full is not None,
         covered_by=resolved.covered_by if resolved is not None else None,
         decided_reason=resolved.reason if resolved is not None else "",
         decided_rule=resolved.rule if resolved is not None else None,
     )
+
+
+def whole_text(card: ApprovalRecord) -> str:
+    """Returns all that a card's yes would allow: its preview, and each call's arguments without any cut."""
+    calls = (whole_call(card.tool or "", call.arguments) for call in card.calls)
+    return "\n\n".join(filter(None, (card.preview, *calls)))
 
 
 def _offered(request: ApprovalRequested) -> tuple[OfferedOption, ...]:
@@ -126,4 +133,5 @@ class _Seen:
             arguments=self.arguments.get(call_id),
             touches=touches_of((judged,)) if judged is not None else Touches(),
             preview=judged.preview if judged is not None else None,
+            full=judged.full if judged is not None else None,
         )

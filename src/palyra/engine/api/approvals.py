@@ -6,8 +6,10 @@ principal work too, is allowed by an operator: it would run with their files, an
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -15,19 +17,36 @@ from palyra.core.channels.identity import is_linked
 from palyra.core.drafts.outside import is_run_outside
 from palyra.core.errors import Conflict, Invalid, NotFound, Unauthorized
 from palyra.core.events.base import JsonObject
-from palyra.core.events.tool import ApprovalKind, ApprovalResolved, ApprovalStatus, Decision, GrantRevoked
-from palyra.core.ids import ApprovalId, GrantId, Principal
+from palyra.core.events.tool import (
+    ApprovalKind,
+    ApprovalRequested,
+    ApprovalResolved,
+    ApprovalStatus,
+    Decision,
+    GrantRevoked,
+)
+from palyra.core.ids import ApprovalId, GrantId, Principal, parse_artifact_id
 from palyra.core.projections.rows import ApprovalRow, GrantRow
 from palyra.core.run.questions import TOUCHED_MAX
-from palyra.engine.api.approval_cards import make_card, read_request
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.engine.api.approval_cards import make_card, read_request, whole_text
+from palyra.engine.api.requests import (
+    ApprovalAnswer,
+    ApprovalRecord,
+    ApprovalsQuery,
+    AskedCall,
+    FullPreview,
+    GrantRecord,
+)
 from palyra.engine.channels.pairing_service import PairingService
 from palyra.engine.session.commands import AnswerQuestion, RecordSessionEvent
 from palyra.engine.session.session_loops import SessionLoops
+from palyra.ports.artifacts import Artifacts
 from palyra.ports.journal import Journal
 from palyra.ports.views import ApprovalViews, ProvenanceViews, RunViews
 
 REASON_LENGTH_MAX = 2_000
+FULL_PAGE_CHARS = 256 * 1024  # An answer that every client takes.
+READ_MARKS_MAX = 10_000
 _DECISIONS = {
     ApprovalKind.TOOL: {Decision.ALLOW, Decision.DENY},
     ApprovalKind.DRAFT: {Decision.ALLOW, Decision.DENY},
@@ -43,6 +62,39 @@ RUN_OUTSIDE = "run_outside"  # The bundled policy that asks about such files.
 SHELL = "shell.run"
 
 
+class ReadMarks:
+    """Who has read which card whole. It is kept in memory: after a restart a long card is read again."""
+
+    def __init__(self) -> None:
+        self._read_to: OrderedDict[tuple[ApprovalId, Principal], int] = OrderedDict()
+        self._whole: OrderedDict[tuple[ApprovalId, Principal], None] = OrderedDict()
+
+    def note(self, approval_id: ApprovalId, principal: Principal, start: int, end: int, *, is_last: bool) -> None:
+        """Notes a page. A page counts only if all before it were read."""
+        key = (approval_id, principal)
+        if start > self._read_to.get(key, 0):
+            return
+        self._read_to[key] = max(end, self._read_to.get(key, 0))
+        _keep_newest(self._read_to)
+        if is_last:
+            self.note_whole(approval_id, principal)
+
+    def note_whole(self, approval_id: ApprovalId, principal: Principal) -> None:
+        self._whole[approval_id, principal] = None
+        _keep_newest(self._whole)
+
+    def has(self, approval_id: ApprovalId, principal: Principal) -> bool:
+        return (approval_id, principal) in self._whole
+
+    def require(self, approval_id: ApprovalId, principal: Principal) -> None:
+        if not self.has(approval_id, principal):
+            message = (
+                f"the card of {approval_id} does not show all that a yes would allow; read it first: "
+                f"palyra approvals show {approval_id} --full, or GET /api/v1/approvals/{approval_id}/full; or deny it"
+            )
+            raise Conflict("not_shown", message, is_retryable=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalService:
     views: ApprovalViews
@@ -51,7 +103,9 @@ class ApprovalService:
     journal: Journal
     loops: SessionLoops
     pairing: PairingService
+    artifacts: Artifacts
     token_holders: Callable[[], tuple[Principal, ...]]
+    read_marks: ReadMarks = field(default_factory=ReadMarks)
 
     async def list(self, principal: Principal | None, query: ApprovalsQuery) -> tuple[ApprovalRecord, ...]:
         """Lists approvals, the oldest first."""
@@ -62,6 +116,27 @@ class ApprovalService:
 
     async def get(self, principal: Principal, approval_id: ApprovalId) -> ApprovalRecord:
         return await self._card(await self._row(principal, approval_id))
+
+    async def asked(self, row: ApprovalRow) -> tuple[ApprovalRequested, tuple[AskedCall, ...]]:
+        """Returns a question, and the calls that it is about."""
+        return await read_request(self.journal, row), (await self._card(row)).calls
+
+    async def full(
+        self, principal: Principal, approval_id: ApprovalId, offset: int, *, by: Principal | None = None
+    ) -> FullPreview:
+        """Returns a page of all that a yes would allow. Whoever has got the last page too has read it."""
+        row = await self._row(principal, approval_id)
+        request = await read_request(self.journal, row)
+        text = await self._whole_text(row, request)
+        end = min(len(text), offset + FULL_PAGE_CHARS)
+        self.read_marks.note(approval_id, by or principal, offset, end, is_last=end == len(text))
+        return FullPreview(text=text[offset:end], total_chars=len(text), next_offset=end if end < len(text) else None)
+
+    async def _whole_text(self, row: ApprovalRow, request: ApprovalRequested) -> str:
+        if request.full is not None:
+            artifact_id = parse_artifact_id(request.full.artifact_id)
+            return (await self.artifacts.get(artifact_id, 0, request.full.bytes)).decode("utf-8", "replace")
+        return whole_text(await self._card(row))
 
     async def answer(
         self, principal: Principal, approval_id: ApprovalId, answer: ApprovalAnswer, *, by: Principal | None = None
@@ -85,6 +160,8 @@ class ApprovalService:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
         request = await read_request(self.journal, row)
         await self._require_operator(row, answer, run.principal)
+        if request.full is not None and answer.decision is Decision.ALLOW:
+            self.read_marks.require(approval_id, by or principal)
         command = AnswerQuestion(
             approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run
         )
@@ -191,6 +268,11 @@ def _require_person(row: ApprovalRow, answer: ApprovalAnswer) -> None:
             f"a program may only say no to approval {row.id}; a person answers it: palyra approvals allow {row.id}"
         )
         raise Unauthorized("person_needed", message)
+
+
+def _keep_newest(kept: OrderedDict[Any, Any]) -> None:
+    while len(kept) > READ_MARKS_MAX:
+        kept.popitem(last=False)
 
 
 def _require_fitting(row: ApprovalRow, answer: ApprovalAnswer) -> None:

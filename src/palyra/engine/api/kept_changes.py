@@ -9,6 +9,7 @@ because its commands see the layer.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 
@@ -75,6 +76,8 @@ class KeptChangeService:
                 raise Conflict("changed_since", f"{path} has just changed, so nothing was applied; look again")
             case DraftFailure(message=message):
                 raise Unavailable("keep_failed", message)
+            case outcome:
+                assert_never(outcome)
         await self.loops.post(row.session_id, RecordSessionEvent(principal=actor, data=done))
         return msgspec.structs.replace(shown, is_applied=True)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from palyra.core.events.base import JsonObject
 from palyra.core.events.run import CallerTool, GivenCall, GivenRole, ReplyAddress
-from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, Scope, Touches
+from palyra.core.events.tool import ApprovalStatus, Constraint, Decision, GrantOption, MadeArtifact, Scope, Touches
 from palyra.core.ids import ApprovalId, ArtifactId, GrantId, Principal, RunId, SessionId
 from palyra.core.run.states import RunState
 from palyra.core.trust import Trust
@@ -243,6 +243,7 @@ class AskedCall(msgspec.Struct, frozen=True, kw_only=True):
     arguments: JsonObject | str | None
     touches: Touches
     preview: str | None
+    full: MadeArtifact | None = None
 
 
 class OfferedOption(GrantOption, frozen=True, kw_only=True, omit_defaults=True):
@@ -254,6 +255,7 @@ class OfferedOption(GrantOption, frozen=True, kw_only=True, omit_defaults=True):
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An approval as people see it: its row, and its request on the tape. Secrets are markers there.
 
+    `is_cut` says that `preview` leaves out something that a yes would allow: read all of it first, or deny.
     `decided_reason` is the reason given with the answer, and `decided_rule` names what denied by the time of a yes.
     """
 
@@ -283,6 +285,15 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     covered_by: str | None = None
     decided_reason: str = ""
     decided_rule: str | None = None
+    is_cut: bool = False
+
+
+class FullPreview(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of all that an approval would allow. The next one begins at `next_offset`."""
+
+    text: str
+    total_chars: int
+    next_offset: int | None
 
 
 class GrantRecord(msgspec.Struct, frozen=True, kw_only=True):

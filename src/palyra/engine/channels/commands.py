@@ -14,6 +14,8 @@ import structlog
 from palyra.core.channels.commands import ChannelCommand, CommandName, help_text
 from palyra.core.channels.identity import Place, Speaker
 from palyra.core.channels.model import ChannelRules
+from palyra.core.channels.outbox import OutboxKind, OutboxState, item_id
+from palyra.core.channels.replies import asked_text, is_cut_here, whole_files
 from palyra.core.errors import NotFound, PalyraError
 from palyra.core.events.tool import ApprovalKind, ApprovalStatus, Decision, Scope
 from palyra.core.ids import ApprovalId, parse_approval_id
@@ -25,8 +27,14 @@ from palyra.engine.api.requests import ApprovalAnswer, RunsQuery
 from palyra.engine.api.runs import RunService
 from palyra.engine.api.sessions import SessionService
 from palyra.engine.channels.directory import ChannelDirectory
+from palyra.engine.channels.outgoing_parts import fit_all
+from palyra.ports.channels import OutboxViews
 
 NOT_YOURS = "You may not do that here; ask an operator to link your account."
+NOT_SHOWN = (
+    "Not answered: what is shown here leaves out some of what that would allow. Read all of it with "
+    "palyra approvals show {id} --full, then answer; or deny it."
+)
 NOTHING_WAITS = "Nothing waits for an answer here."
 NAME_IT = "Name the question that you allow: press its button, or send /approve with the whole id that stands below it."
 RUNS_SUMMED_MAX = 500
@@ -51,6 +59,7 @@ class ChannelCommands:
     runs: RunService
     approvals: ApprovalService
     compaction: CompactionService
+    outbox: OutboxViews
     directory: ChannelDirectory
 
     async def perform(self, command: ChannelCommand, case: CommandCase) -> str:
@@ -157,15 +166,35 @@ class ChannelCommands:
         if row.kind is ApprovalKind.UNCERTAIN:
             return "Answer this one with palyra approvals: retry, done or give_up."
         reason = f"answered in channel {case.rules.name}"
-        answer = ApprovalAnswer(decision=decision, scope=scope, reason=reason, role_max=speaker.role)
+        answer = ApprovalAnswer(decision=decision, scope=scope, reason=reason, role_max=speaker.role or "viewer")
         asked = case.place.owner if row.session_id == await self._session_id(case) else None
         viewer = asked or (run.principal if run is not None else case.place.owner)
+        if decision is Decision.ALLOW and not await self._is_shown(case, row):
+            return NOT_SHOWN.format(id=row.id)
         card = await self.approvals.answer(viewer, row.id, answer, by=speaker.principal)
         if card.decided_rule is not None:
             return f"Not allowed: by now it is forbidden ({card.decided_rule}), so nothing was done."
         if decision is Decision.ALLOW:
             return "Allowed."
         return "Denied." if scope is Scope.ONCE else "Denied; equal calls are refused without a question now."
+
+    async def _is_shown(self, case: CommandCase, row: ApprovalRow) -> bool:
+        """Tells whether the speaker was shown all that a yes would allow: here, in the file beside it, or elsewhere."""
+        request, calls = await self.approvals.asked(row)
+        text = asked_text(request, [(call.preview, call.arguments) for call in calls])
+        if request.full is None and not is_cut_here(text):
+            return True
+        if self.approvals.read_marks.has(row.id, case.speaker.principal):
+            return True
+        item = await self.outbox.item(item_id(OutboxKind.QUESTION.value, row.id))
+        channel = self.directory.find(case.rules.name)
+        files = whole_files(request, [call.full for call in calls])
+        is_sent = item is not None and item.state is OutboxState.SENT and item.channel == case.rules.name
+        count = 1 if request.kind is ApprovalKind.DRAFT else len(calls)
+        if channel is None or not is_sent or len(files) < count or not fit_all(files, channel.adapter.traits):
+            return False
+        self.approvals.read_marks.note_whole(row.id, case.speaker.principal)
+        return True
 
     async def _questions(self, case: CommandCase, wanted: str) -> list[ApprovalRow]:
         """Returns the questions that may be meant, by an id or the beginning of one, the oldest first."""

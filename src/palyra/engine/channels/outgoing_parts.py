@@ -42,6 +42,11 @@ def parts_of(item: OutboxItem, channel: ConfiguredChannel) -> tuple[PlannedPart,
     return (*(PlannedPart(each) for each in before), *([PlannedPart(last, fitting)] if last or fitting else []))
 
 
+def fit_all(files: tuple[OutboxFile, ...], traits: ChannelTraits) -> bool:
+    """Tells whether the platform takes every one of these files."""
+    return len(_fitting(files, traits)[0]) == len(files)
+
+
 def outgoing(item: OutboxItem, parts: tuple[PlannedPart, ...]) -> OutgoingPart:
     """Returns the part that is sent next, without its files."""
     is_last = item.part == len(parts) - 1

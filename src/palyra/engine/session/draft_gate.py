@@ -17,10 +17,8 @@ from palyra.core.delegation import agents_above, channel_of
 from palyra.core.drafts.changes import (
     ChangeSet,
     Place,
-    describe_changes,
-    describe_held,
-    describe_left_out,
     digest_changes,
+    is_folder,
     place_of,
     without_paths,
 )
@@ -33,6 +31,7 @@ from palyra.core.drafts.judge import (
     deletes_many,
     group_changes,
     name_written,
+    order_asking,
     shown_path,
     split,
     write_spec,
@@ -44,10 +43,10 @@ from palyra.core.events.tool import Verdict
 from palyra.core.run.call import Call
 from palyra.core.run.questions import TOUCHED_MAX
 from palyra.core.run.state import Run
-from palyra.core.spelling import spell_out
 from palyra.core.taint import UNNAMED
 from palyra.core.tools import CallNature
 from palyra.core.trust import is_tainting
+from palyra.engine.session.draft_card import AskedDraft, DraftCard
 from palyra.engine.session.draft_git import GitGate, name_write
 from palyra.engine.session.gate import GateCase
 from palyra.engine.session.long_changes import beside_loop
@@ -58,9 +57,7 @@ from palyra.ports.policy import Policy, PolicyAnswer, PolicyQuestion
 from palyra.ports.tools import Catalog
 
 _STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
-PREVIEW_LENGTH_MAX = 16 * 1024
 PATH_SHOWN_MAX = 500
-COMMAND_SHOWN_MAX = 300
 LAYER_BYTES_MAX = 10 * 1024**3  # As much as one command may leave.
 LAYER_FULL = (
     "The layer of this session, which holds what no review shows, would have more than 10 GiB. `palyra runs keep` applies "
@@ -84,6 +81,7 @@ class DraftGate:
     catalog: Catalog
     policy: Policy
     ledger: Ledger
+    card: DraftCard
     clock: Clock
     approval_timeout_ms: int
 
@@ -112,7 +110,7 @@ class DraftGate:
         if answer.verdict is not Verdict.ALLOW:
             await self.drafts.release(call.effect_id)
         packed = pack_places(changes, kept) if kept else None
-        return await self._judged(call, draft, finding, _Verdict(answer, taint, written, case, kept, packed))
+        return await self._judged(run, call, draft, finding, _Verdict(answer, taint, written, case, kept, packed))
 
     async def _kept(
         self, call: Call, case: GateCase, change_set: ChangeSet, taint: tuple[str, ...]
@@ -167,13 +165,15 @@ class DraftGate:
         finding = await self._judge_paths(run, base, change_set, root)
         finding = await self._with_git(finding, change_set.git.writes, (run, call, base, root))
         if finding.answer.verdict is not Verdict.DENY and deletes_many(change_set):
-            count = len(deleted_files(change_set)) + change_set.git.lost_count
+            deleted = deleted_files(change_set)
+            count = len(deleted) + change_set.git.lost_count
             what = "all files of a workspace" if change_set.emptied_roots else f"{count} files"
-            reason = f"The command deletes {what}, which asks."
+            reason = f"The command deletes or empties {what}, which asks."
             rule = PolicyAnswer(verdict=Verdict.ASK, rule=DELETES_MANY, reason=reason)  # No policy decided it.
-            deleted = tuple(change for change in changes if change.after_sha256 is None)
+            folders = tuple(change for change in changes if change.after_sha256 is None and is_folder(change))
             is_asked = finding.answer.verdict is Verdict.ASK
-            return _Finding(finding.answer if is_asked else rule, (*finding.changes, *deleted), finding.git)
+            held = dict.fromkeys((*finding.changes, *deleted, *folders))
+            return _Finding(finding.answer if is_asked else rule, tuple(held), finding.git)
         return finding
 
     async def _with_git(
@@ -234,11 +234,16 @@ class DraftGate:
             budget_left_usd=left_usd(standings),
         )
 
-    async def _judged(self, call: Call, draft: ToolDrafted, finding: _Finding, verdict: "_Verdict") -> DraftJudged:
+    async def _judged(
+        self, run: Run, call: Call, draft: ToolDrafted, finding: _Finding, verdict: "_Verdict"
+    ) -> DraftJudged:
         answer = verdict.answer
         is_ask = answer.verdict is Verdict.ASK
-        root = _first_root(verdict.case, finding.changes)
-        paths = (shown_path(change, root) for change in finding.changes[:TOUCHED_MAX])
+        held = await beside_loop(order_asking, finding.changes)
+        root = _first_root(verdict.case, held)
+        asked = AskedDraft(call=call, changes=held, git=finding.git, kept=verdict.kept, root=root)
+        preview, full = await self.card.show(run.run_id, asked) if is_ask else (None, None)
+        paths = (shown_path(change, root) for change in held[:TOUCHED_MAX])
         names = (*(name_write(text.write, root) for text in finding.git[:TOUCHED_MAX]), *paths)
         return DraftJudged(
             call_id=call.call_id,
@@ -249,40 +254,14 @@ class DraftGate:
             asking=tuple(name[:PATH_SHOWN_MAX] for name in names[:TOUCHED_MAX]),
             taint=verdict.taint,
             policy=answer.snapshot,
-            preview=await self._preview(call, finding, verdict.kept) if is_ask else None,
+            preview=preview,
             expires_in_ms=self.approval_timeout_ms if is_ask else None,
             writes=verdict.written.files,
             write_sets=verdict.written.sets,
             held=verdict.packed,
             held_count=len(verdict.kept),
+            full=full,
         )
-
-    async def _preview(self, call: Call, finding: _Finding, kept: frozenset[Place]) -> str:
-        """Shows the command, then what asks in git and in files, then the rest by name, then what is not applied."""
-        change_set = await self.drafts.read(call.effect_id)
-        changes, held, git = change_set.changes, finding.changes, finding.git
-        names = {place_of(change) for change in held}
-        rest = tuple(change for change in changes if place_of(change) not in names and place_of(change) not in kept)
-        parts = [await self.drafts.preview_git(call.effect_id, git)] if git else []
-        if held or not git:
-            parts.append(await self.drafts.preview(call.effect_id, held or changes))
-        shown = "\n\n".join(parts)
-        is_part = bool(held or git)
-        others = f"\n\nand without a question of their own:\n{describe_changes(rest)}" if is_part and rest else ""
-        unapplied = describe_left_out(change_set.left_out, change_set.left_out_count)
-        others += f"\n\n{unapplied}" if unapplied else ""
-        others += f"\n\n{describe_held([each for each in changes if place_of(each) in kept])}" if kept else ""
-        return _cut(f"{_command(call)}{shown}{others}", PREVIEW_LENGTH_MAX, "\n[the rest is not shown]")
-
-
-def _command(call: Call) -> str:
-    """Returns the command in a line of its own, for surfaces that show no arguments."""
-    command = call.arguments.get("command") if isinstance(call.arguments, dict) else None
-    return f"$ {_cut(spell_out(command), COMMAND_SHOWN_MAX, '…')}\n\n" if isinstance(command, str) else ""
-
-
-def _cut(text: str, length_max: int, mark: str) -> str:
-    return text if len(text) <= length_max else text[: length_max - len(mark)] + mark
 
 
 class _Verdict(msgspec.Struct, frozen=True):

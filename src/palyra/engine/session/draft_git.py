@@ -18,10 +18,10 @@ from palyra.core.drafts.git import (
     GitWrite,
     as_change,
     describe_write,
-    is_shown_by_review,
     linked_names,
 )
 from palyra.core.drafts.judge import shown_path
+from palyra.core.drafts.review import unseen_reason
 from palyra.core.events.draft import FileChange
 from palyra.core.events.tool import Verdict
 from palyra.core.ids import EffectId
@@ -60,8 +60,13 @@ class GitGate:
 
     def _seen(self, text: GitText) -> GitWrite:
         """Marks content from outside that nobody would see in a review."""
-        is_plain = text.write.mode == COMMIT or is_shown_by_review(text.write.path, text.body)
-        return text.write if is_plain or not self.is_tainted else msgspec.structs.replace(text.write, is_hidden=True)
+        write, body = text.write, text.body
+        is_shown = bool(write.path) and body is not None and unseen_reason(write.path, body) is None
+        return (
+            write
+            if write.mode == COMMIT or is_shown or not self.is_tainted
+            else msgspec.structs.replace(write, is_hidden=True)
+        )
 
     async def _judge(self, writes: tuple[GitWrite, ...], texts: tuple[GitText, ...] = ()) -> GitFinding:
         linked = tuple(

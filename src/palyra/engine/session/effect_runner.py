@@ -21,7 +21,7 @@ from palyra.core.caller_tools import spec_of, with_callers
 from palyra.core.context.prompt import render
 from palyra.core.context.window import trust_of
 from palyra.core.events import Data, Draft
-from palyra.core.events.tool import Outcome, ToolError, ToolFinished
+from palyra.core.events.tool import Outcome, ToolError, ToolFinished, ToolJudged, Verdict
 from palyra.core.ids import RunId, SessionId
 from palyra.core.references.model import ResolvedReference, refused
 from palyra.core.references.parser import parse_references
@@ -43,6 +43,7 @@ from palyra.core.run.effects import (
     Stop,
 )
 from palyra.core.run.fold_drafts import is_last_attempt
+from palyra.core.run.questions import whole_call
 from palyra.core.run.state import Run, find_call
 from palyra.core.service_runs import find_service
 from palyra.core.taint import labels, trust_of_taint
@@ -56,6 +57,7 @@ from palyra.engine.session.context_assembler import ContextAssembler
 from palyra.engine.session.draft_gate import DraftGate
 from palyra.engine.session.draft_run import DraftRun
 from palyra.engine.session.drafts import agent_draft, engine_draft
+from palyra.engine.session.full_previews import FullPreviews, link_full
 from palyra.engine.session.gate import Gate, gate_case
 from palyra.engine.session.instruction_files import InstructionFiles
 from palyra.engine.session.memory_recall import MemoryRecall
@@ -74,6 +76,8 @@ from palyra.ports.clock import Clock
 from palyra.ports.drafts import Drafts
 from palyra.ports.provider import ModelRequest
 from palyra.ports.tools import Catalog, ToolCallContext
+
+CALL_NAME = "call.txt"
 
 log = structlog.get_logger()
 
@@ -99,6 +103,7 @@ class EffectParts:
     catalog: Catalog
     gate: Gate
     draft_gate: DraftGate
+    full: FullPreviews
     drafts: Drafts
     assembler: ContextAssembler
     planner: RoutePlanner
@@ -122,7 +127,7 @@ class EffectParts:
             match effect:
                 case Assemble():
                     agent = self.agents.of_run(run.agent)
-                    documents, writes = await self.instruction_files.changes(pending.state, run, agent)
+                    documents, read = await self.instruction_files.changes(pending.state, run, agent)
                     room_chars = self.assembler.room_chars(run.agent, run.model)
                     recalled, mentions = await self.recall.changes(pending.state, run, agent, room_chars)
                     context = await self.assembler.assemble(add_drafts(pending, (*documents, *recalled)), run)
@@ -130,21 +135,31 @@ class EffectParts:
                     trust = Trust.EXTERNAL if context.tool_sources else Trust.SYSTEM
                     assembled = replace(engine_draft(context, run.run_id, now_ms), trust=trust)
                     facts += [*documents, *recalled, assembled]
-                    writes = (*writes, *mentions)
+                    writes = (*writes, *read, *mentions)
                 case PlanRoute():
                     plan = await self.planner.plan(pending, run, effect)
                     facts += [] if plan is None else [engine_draft(plan, run.run_id, self.clock.now_ms())]
                 case Judge(call_id=call_id):
                     case = gate_case(pending, run, self.agents.of_run(run.agent))
-                    judged = await self.gate.judge(run, find_call(run, call_id), case)
+                    judged = await self._with_full(run, await self.gate.judge(run, find_call(run, call_id), case))
                     facts.append(engine_draft(judged, run.run_id, now_ms))
+                    writes = (*writes, *link_full(judged.full, pending.state.session_id, now_ms))
                 case JudgeDraft(call_id=call_id):
                     case = gate_case(pending, run, self.agents.of_run(run.agent))
                     judged_draft = await self.draft_gate.judge(run, find_call(run, call_id), case)
                     facts.append(engine_draft(judged_draft, run.run_id, now_ms))
+                    writes = (*writes, *link_full(judged_draft.full, pending.state.session_id, now_ms))
                 case _:
                     continue
         return tuple(facts), writes
+
+    async def _with_full(self, run: Run, judged: ToolJudged) -> ToolJudged:
+        """Keeps the whole call where a channel asks about it, which sends that along if its message is too short."""
+        if judged.verdict is not Verdict.ASK or run.reply is None:
+            return judged
+        call = find_call(run, judged.call_id)
+        text = "\n\n".join(filter(None, (judged.preview, whole_call(call.tool, call.arguments))))
+        return replace(judged, full=await self.full.keep(run.run_id, CALL_NAME, text))
 
 
 class EffectRunner:

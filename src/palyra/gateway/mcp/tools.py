@@ -58,6 +58,11 @@ class AnswerArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     reason: str = ""
 
 
+class ShowArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    approval_id: str
+    offset: Annotated[int, Meta(ge=0)] = 0
+
+
 class SearchArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     query: Annotated[str, Meta(min_length=1, max_length=4_000)]
     k: Annotated[int, Meta(ge=1, le=HITS_MAX)] = 10
@@ -110,6 +115,10 @@ async def answer_approval(call: Call, given: AnswerArguments) -> object:
         client=call.caller.client,
     )
     return await call.services.engine.approvals.answer(call.principal, parse_approval_id(given.approval_id), answer)
+
+
+async def show_approval(call: Call, given: ShowArguments) -> object:
+    return await call.services.engine.approvals.full(call.principal, parse_approval_id(given.approval_id), given.offset)
 
 
 async def search_memory(call: Call, given: SearchArguments) -> object:
@@ -166,6 +175,14 @@ TOOLS: tuple[ServedTool, ...] = (
         arguments=ListArguments,
         action="approvals.list",
         perform=list_approvals,
+        is_read_only=True,
+    ),
+    ServedTool(
+        name="show_approval",
+        description="Shows all that an answer would allow, page by page. Show it to the person you work for.",
+        arguments=ShowArguments,
+        action="approvals.read",
+        perform=show_approval,
         is_read_only=True,
     ),
     ServedTool(

@@ -12,7 +12,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from palyra.core.events.tool import ApprovalStatus, Decision, Scope
-from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, GrantRecord
+from palyra.engine.api.requests import ApprovalAnswer, ApprovalRecord, ApprovalsQuery, FullPreview, GrantRecord
 from palyra.gateway.access.caller import Caller
 from palyra.gateway.access.resources import APPROVAL, GRANT
 from palyra.gateway.http.responses import answer_json
@@ -21,6 +21,7 @@ from palyra.gateway.routes.bodies import REASON_LENGTH_MAX, PageQuery, RequestBo
 from palyra.ports.tokens import Role
 
 OPTION_MAX = 63
+OFFSET_MAX = 1 << 40
 TTL_S_MAX = 30 * 24 * 3600  # A month; what should last longer is a policy and no grant.
 
 WITHOUT_MAX = 1000  # Paths of a draft that are not to be applied; whoever wants more discards it.
@@ -44,6 +45,10 @@ class ApprovalsPageQuery(PageQuery, frozen=True, kw_only=True):
     status: ApprovalStatus | None = None
 
 
+class FullQuery(RequestBody, frozen=True, kw_only=True):
+    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] = 0
+
+
 class ApprovalPage(msgspec.Struct, frozen=True):
     items: tuple[ApprovalRecord, ...]
     next_after: str | None
@@ -64,6 +69,12 @@ async def list_approvals(call: HttpCall[ApprovalsPageQuery, Unread]) -> Response
 
 async def show(call: HttpCall[Empty, Unread]) -> Response:
     return answer_json(await call.services.engine.approvals.get(call.viewer, call.id_of(APPROVAL)))
+
+
+async def show_full(call: HttpCall[FullQuery, Unread]) -> Response:
+    approvals = call.services.engine.approvals
+    full = await approvals.full(call.viewer, call.id_of(APPROVAL), call.query.offset, by=call.principal)
+    return answer_json(full)
 
 
 async def answer(call: HttpCall[Empty, AnswerBody]) -> Response:
@@ -106,6 +117,8 @@ ROUTES: tuple[HttpRoute, ...] = (
               list_approvals, action="approvals.list", others=Role.OPERATOR, answer=ApprovalPage),
     HttpRoute("GET", "/api/v1/approvals/{approval_id}", "Show an approval",
               show, action="approvals.read", resource=APPROVAL, others=Role.OPERATOR, answer=ApprovalRecord),
+    HttpRoute("GET", "/api/v1/approvals/{approval_id}/full", "Show all that an approval would allow, page by page",
+              show_full, action="approvals.read", resource=APPROVAL, others=Role.OPERATOR, answer=FullPreview),
     HttpRoute("POST", "/api/v1/approvals/{approval_id}", "Answer an approval; an answer is given once",
               answer, action="approvals.answer", resource=APPROVAL, others=Role.OPERATOR, answer=ApprovalRecord,
               role=Role.USER, errors=(409,)),
