@@ -18,8 +18,9 @@ from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
+from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import OBEYED, Links, find_links
-from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder, place_of
 from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
 from palyra.core.events.draft import ChangeKind, FileChange
@@ -174,7 +175,8 @@ class FileDrafts:
         change_set = replace(change_set, has_layer=any(each.layer for each in made))
         if change_set.changes:
             roots = tuple(each.root for each in made)
-            change_set = replace(change_set, linked=_linked(roots, change_set.changes))
+            wide = tuple(place_of(each) for each in change_set.changes if is_wide_dot_file(each.root, each.path))
+            change_set = replace(change_set, linked=_linked(roots, change_set.changes), wide_dot_files=wide)
             self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 

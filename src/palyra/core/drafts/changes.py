@@ -42,7 +42,8 @@ class LinkedChange(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more.
 
-    `has_layer` says that the command saw the layer of its session, so that some changes may be of that.
+    `has_layer` says that the command saw the layer of its session, so that some changes may be of that. `wide_dot_files`
+    are dot-files of a root that is a home, or lies above repositories.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -51,6 +52,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     emptied_roots: tuple[str, ...] = ()
     linked: tuple[LinkedChange, ...] = ()
     has_layer: bool = False
+    wide_dot_files: tuple[Place, ...] = ()
 
     @property
     def digest(self) -> str:
