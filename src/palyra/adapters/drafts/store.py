@@ -13,13 +13,13 @@ from palyra.adapters.drafts.apply import Applier
 from palyra.adapters.drafts.diffs import compare_changes, show_changes
 from palyra.adapters.drafts.folders import STAGE_NAME, UNDO_NAME, DraftFolders, SealedSet
 from palyra.adapters.drafts.layers import SessionLayers
-from palyra.adapters.drafts.reviewed import find_unseen
 from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
 from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import OBEYED, Links, find_links
+from palyra.adapters.files.reviewed import find_unseen
 from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder, place_of
 from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError

@@ -15,11 +15,11 @@ from threading import Event
 
 from msgspec.structs import replace
 
-from palyra.adapters.drafts.reviewed import is_unseen_write
 from palyra.adapters.files.change_keeper import ChangeKeeper
 from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.files.partial import MARK, Writing, fill_partial, is_kept_executable
+from palyra.adapters.files.reviewed import is_unseen_write
 from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,

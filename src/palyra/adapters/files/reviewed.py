@@ -1,7 +1,7 @@
 """Finds which changes of a draft no review of the workspace would show.
 
 Owns: reading their content, git's rules for what it ignores, the marks by which tools name a folder their own.
-Does not own: the rule for a name and a content (core.drafts.review), the layer of a session (layers).
+Does not own: the rule for a name and a content (core.drafts.review), the layer of a session (adapters.drafts.layers).
 Git's rules are those of the workspace and, besides, those that the draft would leave: what either ignores is ignored.
 A file that cannot be read counts as unseen.
 """
