@@ -54,7 +54,7 @@ bench: setup ## Run every benchmark in bench/, one after the other.
 	@$(BIN)/python $(COMPILE) src bench
 	@set -e; for name in $(BENCHES); do echo "== bench.$$name"; $(BIN)/python -m bench.$$name; done
 
-campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a cap and the queue, large drafts, hostile texts, all injections, costly properties.
+campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a cap and the queue, large drafts, hostile texts, all injections, harmless work, costly properties.
 	$(BIN)/python -m tests.crash.campaign $(CAMPAIGN)
 	$(BIN)/python -m tests.crash.daemon_campaign --kills $(KILLS)
 	$(BIN)/python -m tests.crash.cap_campaign --kills $(CAPS)
@@ -62,6 +62,7 @@ campaign: setup ## Run the long campaigns: faults of the journal, the daemon, a 
 	$(BIN)/python -m tests.adapters.draft_campaign
 	$(BIN)/python -m tests.runtimes.text_campaign
 	$(BIN)/python -m tests.corpora.injection_campaign
+	$(BIN)/python -m tests.corpora.harmless_play
 	$(BIN)/python -m tests.gateway.schema_campaign
 	FLOOD_ATTEMPTS=10000 $(BIN)/python -m pytest tests/daemon/test_floods.py
 	HYPOTHESIS_PROFILE=new $(BIN)/python -m pytest -n $(TEST_WORKERS) $(EXAMPLES)

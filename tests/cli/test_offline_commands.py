@@ -84,6 +84,24 @@ def test_config_check_says_all_that_a_start_would_refuse_in_the_same_words(tmp_p
     }
 
 
+def test_a_home_or_a_folder_above_a_repository_as_workspace_is_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
+    own, person = tmp_path / "own", tmp_path / "person"
+    (person / "projects/one/.git").mkdir(parents=True)
+    own.mkdir()
+    monkeypatch.setenv("HOME", str(person))
+    roots = [str(person), str(person / "projects"), str(person / "projects/one")]
+    (own / "palyra.toml").write_text(f'[[agent]]\nname = "main"\nworkspace = {json.dumps(roots)}\n')
+    told = palyra(own, "config", "check").stdout
+    assert told.count("warning") == 2
+    assert f"the workspace {person} is a home folder" in told
+    assert f"the workspace {person / 'projects'} lies above a repository (one)" in told
+    found = json.loads(palyra(own, "doctor", "--json").stdout)["checks"]
+    assert [each["mark"] for each in found if each["check"] == "workspace"] == ["warn", "warn"]
+
+
 def test_key_that_is_no_key_is_told_before_the_start(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("key")
     (tmp_path / "palyra.toml").write_text('[server]\ntls_cert = "{0}"\ntls_key = "{0}"\n'.format(tmp_path / "bad.pem"))

@@ -54,8 +54,8 @@ ANSWER = ApprovalResolved(
 UNPROJECTED_TYPES = frozenset(
     """
     admin.acted answer.rejected cancel.requested candidate.applied candidate.decided candidate.proposed
-    changes.keeping changes.kept changes.undoing changes.undone checkpoint.signed draft.applying draft.conflicted
-    erased guard.tripped
+    changes.keeping changes.kept
+    changes.undoing changes.undone checkpoint.signed draft.applying draft.conflicted erased guard.tripped
     memory.forgotten memory.stored memory.superseded model.failed model.output model.requested
     objectives.checked pairing.issued pairing.linked pairing.locked pairing.revoked route.planned
     routine.changed routine.created routine.fired routine.removed routine.skipped tool.drafted tool.held

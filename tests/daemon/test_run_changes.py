@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from palyra.adapters.drafts.layers import SessionLayers
 from palyra.cli.main import app
 from tests.support.daemons import Daemon
 
@@ -69,3 +70,23 @@ def test_an_undo_stops_at_a_file_that_changed_since(daemon: Daemon) -> None:
     assert "notes" in refused.stderr
     assert (daemon.home / "workspace/notes").read_text() == "mine\n"
     assert not (daemon.home / "workspace/gone").exists()
+
+
+def test_what_a_session_keeps_apart_is_shown_and_applied_after_a_yes(daemon: Daemon) -> None:
+    assert palyra("keep").output == "The session keeps nothing apart from the workspace.\n"
+    (run, *_) = daemon.call("GET", "/api/v1/runs")[1]["items"]
+    workspace = (daemon.home / "workspace").resolve()
+    tree = Path(SessionLayers(daemon.home / "drafts")._made(run["session_id"], str(workspace)))
+    (tree / "build").mkdir()
+    (tree / "build/app").write_bytes(b"\x00")
+    (tree / "words").write_text("words\n")
+    refused = palyra("keep", "last", said="n\n")
+    assert {"created build/app", "created words", "+words"} <= set(refused.output.splitlines())
+    assert refused.exit_code == 1
+    assert palyra("keep", "last", "--path", "absent", "--yes").exit_code == 1
+    assert palyra("keep", "last", "--path", "build/app", "--yes").output == "Applied: 2 changes.\n"
+    assert (workspace / "build/app").read_bytes() == b"\x00"
+    assert not (workspace / "words").exists()
+    assert palyra("keep", said="y\n").exit_code == 0
+    assert (workspace / "words").read_text() == "words\n"
+    assert palyra("keep").output == "The session keeps nothing apart from the workspace.\n"

@@ -1,5 +1,6 @@
 """With content from outside, what no review shows stays in a layer of the session, and its later commands see it."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -10,18 +11,22 @@ import pytest
 
 from palyra.adapters.drafts import layers as layering
 from palyra.adapters.drafts.store import FileDrafts
+from palyra.adapters.files.homes import why_wide
 from palyra.adapters.providers.prepared_turns import Turn
-from palyra.adapters.providers.scripted import Script
+from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.runtimes.shell.run import ShellRun
+from palyra.adapters.tools.fs_patch import FsPatch
+from palyra.core.drafts.outside import is_run_outside
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
 from palyra.core.events.draft import ChangesKeeping, ChangesKept, DraftJudged
-from palyra.core.events.tool import Outcome, ToolFinished, Verdict
+from palyra.core.events.tool import Outcome, ToolFinished, ToolJudged, Verdict
 from palyra.core.trust import Trust
 from palyra.engine.session import draft_gate
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
+from tests.support.file_types import names_of_file_types
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -62,6 +67,19 @@ async def test_compiled_code_that_a_tainted_command_plants_stays_in_its_session(
     assert "kept in this session only: 1 file (__pycache__/conftest.cpython-311-pytest-8.pyc)" in planted
     assert "palyra runs keep" in planted
     assert listed.startswith("conftest.cpython-311-pytest-8.pyc\n")
+
+
+async def test_no_name_of_a_file_type_lets_unseen_content_into_the_workspace(tmp_path: Path) -> None:
+    """Names that ask in any case are left out: one of them would hold up all others."""
+    wanted = [name for name in names_of_file_types() if not is_run_outside(name)]
+    write = "import json,pathlib; [(p:=pathlib.Path(n), p.parent.mkdir(exist_ok=True), p.write_bytes(bytes(9))) "
+    workshop = shop(
+        tmp_path, f"python3 -c \"{write} for n in json.load(open('names.json'))]\"", "find . -type f | wc -l"
+    )
+    (workshop.workspace / "names.json").write_text(json.dumps(wanted))
+    _, counted = outputs(await play(workshop))
+    assert names(workshop) == ["names.json"]
+    assert int(counted.split()[0]) > len(wanted)
 
 
 async def test_an_untainted_command_leaves_the_same_in_the_workspace_and_makes_no_layer(tmp_path: Path) -> None:
@@ -254,3 +272,49 @@ async def test_a_layer_has_a_limit_and_a_command_that_passes_it_is_told(
     done = [event.data for event in await play(workshop) if isinstance(event.data, ToolFinished)]
     assert [each.error and each.error.code for each in done] == [None, "layer_full", None, None]
     assert "palyra runs keep" in str(done[1].error)
+
+
+def writer(root: Path, *turns: Turn) -> Workshop:
+    workshop = Workshop(root, [Script(turns=(*turns, says("Done.")))])
+    workshop.tools = [*workshop.tools, FsPatch()]
+    subprocess.run(["git", "init", "-q"], cwd=workshop.workspace, check=True)
+    (workshop.workspace / ".gitignore").write_text("*.log\n")
+    return workshop
+
+
+@pytest.mark.parametrize("trust", [Trust.OPERATOR, Trust.EXTERNAL])
+async def test_a_file_tool_asks_before_it_writes_what_no_review_shows(tmp_path: Path, trust: Trust) -> None:
+    workshop = writer(
+        tmp_path,
+        calls("fs.write", path="src/a.py", content="x = 1\n"),
+        calls("fs.write", path="run.log", content="hello\n"),
+        calls("fs.patch", patch="--- /dev/null\n+++ b/d.py\n@@ -0,0 +1 @@\n+x = 1\n"),
+        calls("fs.write", path="src/b.py", content="x = 1  # \u202e ok\n"),
+        calls("fs.patch", patch="--- /dev/null\n+++ b/c.py\n@@ -0,0 +1 @@\n+x = 1 # \u200b\n"),
+    )
+    events = await play(workshop, trust)
+    judged = [event.data.verdict for event in events if isinstance(event.data, ToolJudged)]
+    unseen = Verdict.DENY if trust is Trust.EXTERNAL else Verdict.ALLOW
+    assert judged == [Verdict.ALLOW, unseen, Verdict.ALLOW, unseen, unseen]
+
+
+async def test_dot_files_of_a_home_and_of_a_folder_above_repositories_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, is_home in enumerate((True, False)):
+        workshop = shop(tmp_path / str(number), has_git=False)
+        turns = (
+            calls("fs.write", path=".newrc", content="x"),
+            calls("shell.run", command="echo x > .newrc"),
+            calls("shell.run", command="echo x > plain; mkdir -p .cache; echo y > .cache/z"),
+        )
+        workshop.provider = ScriptedProvider([Script(turns=(*turns, says("Done.")))])
+        if is_home:
+            monkeypatch.setenv("HOME", str(workshop.workspace))
+        else:
+            (workshop.workspace / "project/.git").mkdir(parents=True)
+        events = await play(workshop, Trust.OPERATOR)
+        done = [event.data.outcome for event in events if isinstance(event.data, ToolFinished)]
+        assert done == [Outcome.DENIED, Outcome.DENIED, Outcome.OK]
+        assert why_wide(str(workshop.workspace)) is not None
+    assert why_wide(str(tmp_path / "1/workspace/project")) is None

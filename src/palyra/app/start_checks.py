@@ -9,8 +9,10 @@ import ssl
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 from palyra.adapters.embedders import minilm
+from palyra.adapters.files.homes import why_wide
 from palyra.adapters.providers.scripted import load_scripts
 from palyra.app import Home
 from palyra.app.engine_builder import make_agents, make_routines
@@ -42,9 +44,23 @@ def start_problems(home: Home, config: Config) -> tuple[str, ...]:
     return tuple(problems)
 
 
-def start_warnings(config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
+def start_warnings(home: Home, config: Config, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Returns what a daemon starts with all the same."""
-    return (*_unset_variables(config, environ), *open_tls_key(config.server.tls_key), *_missing_weights(config))
+    return (
+        *_unset_variables(config, environ),
+        *open_tls_key(config.server.tls_key),
+        *_missing_weights(config),
+        *wide_workspaces(home, config),
+    )
+
+
+def wide_workspaces(home: Home, config: Config) -> Iterator[str]:
+    """Yields a warning for each workspace that holds more than a project."""
+    roots = dict.fromkeys((agent.name, root) for agent in config.agents for root in agent.workspace)
+    for name, root in roots:
+        why = why_wide(str(home.root / Path(root).expanduser()))
+        if why is not None:
+            yield f"agent {name}: the workspace {root} {why}; writing its dot-files asks. Better name one project"
 
 
 def _unset_variables(config: Config, environ: Mapping[str, str]) -> Iterator[str]:

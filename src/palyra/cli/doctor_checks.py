@@ -75,6 +75,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         *_incidents(home, url),
         _sandbox(),
         _drafts(home),
+        *_workspaces(home),
     ]
 
 
@@ -386,6 +387,14 @@ def _sandbox() -> DoctorFinding:
     return DoctorFinding(
         FindingMark.WARN, "sandbox", what, f"{remedy}; until then shell tools are unavailable, never unsandboxed"
     )
+
+
+def _workspaces(home: Home) -> Iterator[DoctorFinding]:
+    from palyra.app.start_checks import wide_workspaces
+
+    for warning in wide_workspaces(home, _config_if_sound(home)):
+        what, _, remedy = warning.partition("; ")
+        yield DoctorFinding(FindingMark.WARN, "workspace", what, remedy)
 
 
 def _drafts(home: Home) -> DoctorFinding:

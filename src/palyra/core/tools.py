@@ -96,7 +96,9 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     a written file can be run, `makes_link` that a path becomes a symbolic link. `wants_network` says that the call asks
     for a way to the network. `capabilities` are those that this call needs beyond its tool's own. `linked_names` are
     names of links that lead to a written path: who writes it writes them. `carried` lists files whose content the call
-    may carry into those it writes; one that could not be looked at has no hash.
+    may carry into those it writes; one that could not be looked at has no hash. `is_unseen` says that no review of the
+    workspace shows one of the files as it would be, `is_wide_dot_file` that one is a dot-file of a home, or of a folder
+    above repositories.
     """
 
     effect_class: EffectClass
@@ -115,6 +117,8 @@ class CallNature(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[Capability] = frozenset()
     linked_names: tuple[str, ...] = ()
     carried: tuple[FileBytes, ...] = ()
+    is_unseen: bool = False
+    is_wide_dot_file: bool = False
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):

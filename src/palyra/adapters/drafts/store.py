@@ -17,13 +17,14 @@ from palyra.adapters.drafts.git_objects import find_large_files, settle_made_ane
 from palyra.adapters.drafts.git_texts import find_unlike, read_texts, show_git_texts
 from palyra.adapters.drafts.git_view import LayeredFiles
 from palyra.adapters.drafts.layers import SessionLayers
-from palyra.adapters.drafts.reviewed import find_unseen
 from palyra.adapters.drafts.trash import DraftTrash
 from palyra.adapters.drafts.turns import RootTurns
 from palyra.adapters.drafts.upper import UpperReader
 from palyra.adapters.files.archives import archive_draft, kept_files
+from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import OBEYED, Links, find_links
-from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder
+from palyra.adapters.files.reviewed import find_unseen
+from palyra.core.drafts.changes import ChangeSet, LinkedChange, in_order, is_folder, place_of
 from palyra.core.drafts.git import GitReach, GitText, GitWrite
 from palyra.core.drafts.outside import STAGE_PREFIX
 from palyra.core.errors import Corrupt, NotFound, PalyraError
@@ -204,7 +205,9 @@ class FileDrafts:
             roots = tuple(each.root for each in made)
             false_objects = tuple(write for each in found for write in each.git.writes)
             git = self._git_changes({each.root: each.upper for each in made}, change_set.changes, false_objects)
-            change_set = replace(change_set, linked=_linked(roots, change_set.changes), git=git)
+            wide = tuple(place_of(each) for each in change_set.changes if is_wide_dot_file(each.root, each.path))
+            linked = _linked(roots, change_set.changes)
+            change_set = replace(change_set, linked=linked, git=git, wide_dot_files=wide)
             self._folders.write_set(effect_id, SealedSet(roots=roots, change_set=change_set))
         return change_set
 

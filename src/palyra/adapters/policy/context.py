@@ -122,6 +122,8 @@ _MEMBERS: Mapping[str, Callable[[PolicyQuestion, int], object]] = {
     "is_instruction_file": lambda asked, _: any(_instructs(path) for path in _names(asked)),
     "is_run_outside": lambda asked, _: _is_run_outside(asked),
     "is_run_next": lambda asked, _: _is_run_next(asked),
+    "is_unseen": lambda asked, _: asked.nature.is_unseen,
+    "is_wide_dot_file": lambda asked, _: asked.nature.is_wide_dot_file,
     "is_git_run": lambda asked, _: any(is_git_run(path) for path in _names(asked)),
     "host": lambda asked, _: asked.nature.host,
     "is_known_address": lambda asked, _: asked.is_known_address,

@@ -16,8 +16,10 @@ from threading import Event
 from msgspec.structs import replace
 
 from palyra.adapters.files.change_keeper import ChangeKeeper
+from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.files.partial import MARK, Writing, fill_partial, is_kept_executable
+from palyra.adapters.files.reviewed import is_unseen_write
 from palyra.adapters.files.workspace import (
     WorkspacePath,
     absolute,
@@ -86,15 +88,22 @@ class FsPatch:
             return _nature(paths, False, None)
         plan = PatchPlan(workspace, PREVIEWED_BYTES_MAX)
         linked = linked_names(paths, workspace)
+        places = places_of(patches, workspace)
+        is_wide = any(is_wide_dot_file(place.root, "/".join(place.parts)) for place in places)
         can_run = any(patch.is_executable for patch in patches) or is_kept_executable(paths, workspace)
         try:
             plan.make(patches)
         except PalyraError as refused:
-            unknown = tuple(replace(bytes_at(place, b""), sha256="") for place in places_of(patches, workspace))
-            nature = _nature(paths, True, refused.message)
+            unknown = tuple(replace(bytes_at(place, b""), sha256="") for place in places)
+            nature = replace(_nature(paths, True, refused.message), is_wide_dot_file=is_wide)
             return replace(nature, linked_names=linked, carried=unknown, makes_executable=can_run)
         shown = [(f"{change.place.shown}: {change.done}", change.old, change.text or "") for change in plan.changes]
-        nature = replace(_nature(paths, True, preview_changes(shown)), makes_executable=can_run)
+        nature = replace(
+            _nature(paths, True, preview_changes(shown)),
+            makes_executable=can_run,
+            is_unseen=any(is_unseen_write(change.place, change.text) for change in plan.changes),
+            is_wide_dot_file=is_wide,
+        )
         return replace(nature, writes=_written(plan.changes), linked_names=linked, carried=tuple(plan.read))
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:

@@ -12,8 +12,10 @@ from functools import partial
 from threading import Event
 
 from palyra.adapters.files.change_keeper import ChangeKeeper
+from palyra.adapters.files.homes import is_wide_dot_file
 from palyra.adapters.files.known_links import linked_names
 from palyra.adapters.files.partial import Writing, fill_partial, is_kept_executable
+from palyra.adapters.files.reviewed import is_unseen_write
 from palyra.adapters.files.workspace import (
     PATH_SCHEMA,
     WorkspacePath,
@@ -82,6 +84,8 @@ class FsWrite:
             writes=_writes(paths[0], content, workspace) if is_inside and isinstance(content, str) else (),
             makes_executable=is_inside and is_kept_executable(paths, workspace),
             linked_names=linked_names(paths, workspace) if is_inside else (),
+            is_unseen=is_inside and _is_unseen(arguments.get("path"), content, workspace),
+            is_wide_dot_file=is_inside and _is_wide_dot_file(arguments.get("path"), workspace),
         )
 
     async def execute(self, arguments: JsonObject, context: ToolCallContext) -> ToolResult:
@@ -133,6 +137,21 @@ def _writes(path: str, content: str, workspace: tuple[str, ...]) -> tuple[FileBy
         return (bytes_at(locate(path, workspace), content.encode()),)
     except (PalyraError, UnicodeEncodeError):
         return ()
+
+
+def _is_unseen(path: object, content: object, workspace: tuple[str, ...]) -> bool:
+    try:
+        return isinstance(content, str) and is_unseen_write(locate(path, workspace), content)
+    except PalyraError:
+        return False  # It is refused as it is performed.
+
+
+def _is_wide_dot_file(path: object, workspace: tuple[str, ...]) -> bool:
+    try:
+        place = locate(path, workspace)
+    except PalyraError:
+        return False
+    return is_wide_dot_file(place.root, "/".join(place.parts))
 
 
 def _preview(path: str, content: str, workspace: tuple[str, ...]) -> str:

@@ -135,7 +135,7 @@ def look_further(home: Home, config: "Config") -> tuple[tuple["ConfigProblem", .
     def problem(what: str) -> ConfigProblem:
         return ConfigProblem(source=str(config_file(home)), line=None, where="", what=what)
 
-    warnings = map(problem, start_warnings(config, os.environ))
+    warnings = map(problem, start_warnings(home, config, os.environ))
     return tuple(map(problem, start_problems(home, config))), tuple(warnings)
 
 

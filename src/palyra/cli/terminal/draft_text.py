@@ -6,7 +6,8 @@ Owns: which changes a person is told when a command ends. Does not own: differen
 from collections.abc import Mapping
 
 from palyra.cli.terminal.style import in_one_line
-from palyra.core.drafts.changes import without_paths
+from palyra.core.drafts.changes import place_of, without_paths
+from palyra.core.drafts.review import unpack_places
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.plurals import counted
 
@@ -21,9 +22,13 @@ class DraftNotes:
     def __init__(self) -> None:
         self._drafted: dict[object, Mapping[str, object]] = {}
         self._without: dict[object, tuple[str, ...]] = {}
+        self._held: dict[object, str] = {}
 
     def seal(self, data: Mapping[str, object]) -> None:
         self._drafted[data.get("call_id")] = data
+
+    def judge(self, data: Mapping[str, object]) -> None:
+        self._held[data.get("call_id")] = str(data.get("held") or "")
 
     def leave_out(self, data: Mapping[str, object]) -> None:
         self._without[data.get("call_id")] = tuple(map(str, _listed(data.get("without"))))
@@ -35,23 +40,30 @@ class DraftNotes:
         """
         call_id = finished.get("call_id")
         drafted, without = self._drafted.pop(call_id, {}), self._without.pop(call_id, ())
+        packed = self._held.pop(call_id, "")
         found = finished.get("changes_count")
         applied_count = found if isinstance(found, int) else 0
-        lines = _change_lines(drafted, without)[:LINES_MAX] if applied_count else []
+        lines = _change_lines(drafted, without, packed)[:LINES_MAX] if applied_count else []
         if drafted and applied_count > len(lines):  # A long list is not in the event, only its length is.
             noun = "more change" if lines else "change"
             more = f"… {counted(applied_count - len(lines), noun)}"
             lines.append(f"{more}; palyra runs diff shows them")
+        held_count = finished.get("held_count")
+        if isinstance(held_count, int) and held_count:
+            lines.append(
+                f"kept in this session only: {counted(held_count, 'change')}; palyra runs keep shows and applies them"
+            )
         printed = (drafted or finished).get("output")
         return printed, [*lines, *_left_out_lines(drafted, without)]
 
     def clear(self) -> None:
         self._drafted.clear()
         self._without.clear()
+        self._held.clear()
 
 
 def drafted_text(data: Mapping[str, object]) -> str:
-    changes = _change_lines(data, ())
+    changes = _change_lines(data, (), "")
     changes_count = data.get("changes_count")
     count = changes_count if isinstance(changes_count, int) else len(changes)
     named = f": {', '.join(changes)}" if changes else ""
@@ -59,7 +71,13 @@ def drafted_text(data: Mapping[str, object]) -> str:
 
 
 def draft_judged_text(data: Mapping[str, object]) -> str:
-    return f"{data.get('call_id')} {data.get('verdict')} by {data.get('rule')}: {data.get('reason')}"
+    held_count = data.get("held_count")
+    held = (
+        f" ({counted(held_count, 'change')} kept in this session only)"
+        if isinstance(held_count, int) and held_count
+        else ""
+    )
+    return f"{data.get('call_id')} {data.get('verdict')} by {data.get('rule')}: {data.get('reason')}{held}"
 
 
 def draft_applying_text(data: Mapping[str, object]) -> str:
@@ -71,10 +89,10 @@ def draft_conflicted_text(data: Mapping[str, object]) -> str:
     return f"{data.get('call_id')} {data.get('path')} was changed meanwhile ({data.get('cause')})"
 
 
-def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...]) -> list[str]:
+def _change_lines(drafted: Mapping[str, object], without: tuple[str, ...], packed: str) -> list[str]:
     changes = [each for each in _listed(drafted.get("changes")) if isinstance(each, dict)]
-    kept = without_paths([_change(each) for each in changes], without)
-    applied = {(change.root, change.path) for change in kept}
+    listed = [_change(each) for each in changes]
+    applied = {place_of(change) for change in without_paths(listed, without)} - unpack_places(listed, packed)
     return [
         f"{_WORDS.get(each.get('kind'), each.get('kind'))} {in_one_line(str(each.get('path')), _PATH_LENGTH_MAX)}"
         for each in changes

@@ -64,6 +64,7 @@ class Transcript:
             "tool.judged": self._judge,
             "tool.started": self._start,
             "tool.drafted": lambda frame: self._drafts.seal(frame.data),
+            "draft.judged": lambda frame: self._drafts.judge(frame.data),
             "draft.applying": lambda frame: self._drafts.leave_out(frame.data),
             "tool.finished": self._finish,
             "tool.uncertain": self._doubt,

@@ -260,8 +260,9 @@ def _extend_active(window: Window, fact: WindowFact) -> Window:
 # check. Frequent types come first.
 _Untold = (
     ToolProposed | ToolJudged | ToolStarted | ToolHeld | ToolDrafted | DraftJudged | DraftApplying | DraftConflicted
-    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept | RoutePlanned | ModelRequested | UsageRecorded
-    | RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested | MessageAssistant
+    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept
+    | RoutePlanned | ModelRequested | UsageRecorded | RunAccepted | RunStarted
+    | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested | MessageAssistant
     | ObjectivesChecked | ModelFailed | ApprovalRequested | ApprovalResolved | GrantRevoked | SessionCreated
     | SessionBranched | SessionRestored | SessionLabelled | SessionCheckpointed | SourceTrusted | SourceDistrusted
     | DocumentChanged | SystemData | ErasedData

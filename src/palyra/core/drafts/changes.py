@@ -44,7 +44,8 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     """All that a command changed, and what of it is never applied. `emptied_roots` would hold nothing any more.
 
     `has_layer` says that the command saw the layer of its session, so that some changes may be of that. `git` is what
-    the changes bring into reach of repositories.
+    the changes bring into reach of repositories. `wide_dot_files` are dot-files of a root that is a home, or lies above
+    repositories.
     """
 
     changes: tuple[FileChange, ...] = ()
@@ -54,6 +55,7 @@ class ChangeSet(msgspec.Struct, frozen=True, kw_only=True):
     linked: tuple[LinkedChange, ...] = ()
     has_layer: bool = False
     git: GitReach = GitReach()
+    wide_dot_files: tuple[Place, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -4,11 +4,11 @@ Does not own: the policy's answer for a path (ports.policy), the order of the ch
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from palyra.core.drafts.changes import ChangeSet, is_folder, written_files
+from palyra.core.drafts.changes import ChangeSet, Place, is_folder, written_files
 from palyra.core.drafts.outside import is_run_outside
 from palyra.core.events.draft import ChangeKind, FileChange, FileSet
 from palyra.core.events.tool import EffectClass, FileBytes, ParallelClass, Risk
@@ -52,7 +52,10 @@ class PathGroup(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[FileChange, ...]
 
     def nature(
-        self, workspace_root: str, linked: Mapping[tuple[str, str], tuple[str, ...]] | None = None
+        self,
+        workspace_root: str,
+        linked: Mapping[tuple[str, str], tuple[str, ...]] | None = None,
+        wide: Collection[Place] = (),
     ) -> CallNature:
         """Returns what the writes would do. Paths below the first root are relative to it, as everywhere."""
         return CallNature(
@@ -60,6 +63,7 @@ class PathGroup(msgspec.Struct, frozen=True, kw_only=True):
             parallel_class=ParallelClass.PATH_SCOPED,
             paths=tuple(shown_path(change, workspace_root) for change in self.changes),
             makes_executable=any(_is_executable(change) for change in self.changes),
+            is_wide_dot_file=any((change.root, change.path) in wide for change in self.changes),
             makes_link=any(change.kind is ChangeKind.LINKED for change in self.changes),
             linked_names=tuple(
                 name for change in self.changes for name in (linked or {}).get((change.root, change.path), ())

@@ -1,7 +1,7 @@
 """What a person's review of a workspace shows, and what of a set of changes is kept from it.
 
 Owns: `unseen_reason`, why no review shows a file, by its name and its content; which changes stay in the session's layer.
-Does not own: reading files and the rules of git (adapters.drafts.layers), what is asked (engine.session.draft_gate).
+Does not own: reading files and the rules of git (adapters.files.reviewed), what is asked (engine.session.draft_gate).
 Invariants: whatever is not known to be shown is not shown. A file that is wrongly taken for unseen stays in the layer,
 which is safe, so the names here need not be complete.
 """

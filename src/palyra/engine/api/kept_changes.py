@@ -9,7 +9,6 @@ because its commands see the layer.
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
 import msgspec
 
@@ -70,14 +69,13 @@ class KeptChangeService:
         await self.loops.post(row.session_id, RecordSessionEvent(principal=actor, data=intent))
         effect_id = EffectId(hashlib.sha256(f"keep/{row.session_id}".encode()).hexdigest())
         match await self.drafts.take_kept(effect_id, row.session_id, shown.changes):
-            case AppliedDraft():
-                done = ChangesKept(changes=recorded, changes_count=count)
             case DraftConflict(path=path):
                 raise Conflict("changed_since", f"{path} has just changed, so nothing was applied; look again")
             case DraftFailure(message=message):
                 raise Unavailable("keep_failed", message)
-            case outcome:
-                assert_never(outcome)
+            case AppliedDraft():
+                pass
+        done = ChangesKept(changes=recorded, changes_count=count)
         await self.loops.post(row.session_id, RecordSessionEvent(principal=actor, data=done))
         return msgspec.structs.replace(shown, is_applied=True)
 

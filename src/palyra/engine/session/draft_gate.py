@@ -201,11 +201,12 @@ class DraftGate:
         strictest = PolicyAnswer(verdict=Verdict.ALLOW, rule="draft", reason="Nothing of it asks.")
         held: list[FileChange] = []
         linked = {(each.root, each.path): each.names for each in change_set.linked}
+        wide = frozenset(change_set.wide_dot_files)
         for group in await beside_loop(group_changes, change_set.changes):
-            answer = self._ask(run, base, group.nature(first_root, linked))
+            answer = self._ask(run, base, group.nature(first_root, linked, wide))
             parts = split(group) if answer.verdict is not Verdict.ALLOW and len(group.changes) > 1 else (group,)
             for part in parts:
-                judged = answer if part is group else self._ask(run, base, part.nature(first_root, linked))
+                judged = answer if part is group else self._ask(run, base, part.nature(first_root, linked, wide))
                 await asyncio.sleep(0)
                 if judged.verdict is not Verdict.ALLOW:
                     held += part.changes

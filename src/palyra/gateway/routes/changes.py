@@ -1,7 +1,7 @@
 """Routes of what runs changed in the workspace.
 
-Owns: showing, keeping and undoing it over HTTP. Does not own: what can be undone (engine.api.run_changes) or kept
-(engine.api.kept_changes).
+Owns: showing, keeping and undoing it over HTTP. Does not own: what can be
+undone (engine.api.run_changes) or kept (engine.api.kept_changes).
 """
 
 from typing import Annotated

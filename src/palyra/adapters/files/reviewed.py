@@ -1,7 +1,7 @@
 """Finds which changes of a draft no review of the workspace would show.
 
 Owns: reading their content, git's rules for what it ignores, the marks by which tools name a folder their own.
-Does not own: the rule for a name and a content (core.drafts.review), the layer of a session (layers).
+Does not own: the rule for a name and a content (core.drafts.review), the layer of a session (adapters.drafts.layers).
 Git's rules are those of the workspace and, besides, those that the draft would leave: what either ignores is ignored.
 A file that cannot be read counts as unseen.
 """
@@ -15,6 +15,7 @@ from contextlib import suppress
 from palyra.adapters.files.archives import FILE_FLAGS
 from palyra.adapters.files.ignore import IGNORE_BYTES_MAX, IgnoreRules
 from palyra.adapters.files.ignore_levels import IgnoreLevel, IgnoreLevels
+from palyra.adapters.files.workspace import WorkspacePath
 from palyra.core.drafts.changes import Place, is_folder, place_of
 from palyra.core.drafts.review import (
     MARKERS,
@@ -47,6 +48,15 @@ def find_unseen(
     return found
 
 
+def is_unseen_write(place: WorkspacePath, text: str | None) -> bool:
+    """Tells whether no review would show the file with this text, or without one that it is deleted."""
+    look, path = _Look(place.root, "", ""), "/".join(place.parts)
+    reason = look.name_reason(path)
+    if reason is None and text is not None:
+        reason = unseen_reason(path, text.encode(errors="surrogatepass"), has_git=look.has_git_for(path))
+    return reason is not None
+
+
 class _Look:
     """One root with its upper folder and its layer."""
 
@@ -57,10 +67,23 @@ class _Look:
         self._real = _Ignored(root, top, (root,))
         self._wanted = _Ignored(root, top, self._places)
         self._marked: dict[str, bool] = {}
-        self.has_git = top is not None
+        self._has_git = top is not None
 
     def reason(self, change: FileChange) -> Unseen | None:
         path = change.path
+        reason = self.name_reason(path)
+        if reason is not None or ".git" in path.casefold().rstrip("/").split("/"):
+            return reason
+        if change.kind is not ChangeKind.DELETED and is_output(path, change.mode):
+            return Unseen.OUTPUT
+        if change.kind not in _CONTENT or is_folder(change):
+            return None
+        return self._content_reason(path, has_git=self.has_git_for(path))
+
+    def has_git_for(self, path: str) -> bool:
+        return self._has_git or self._real.has_git(path)
+
+    def name_reason(self, path: str) -> Unseen | None:
         if ".git" in path.casefold().rstrip("/").split("/"):
             return None
         named = unseen_name(path)
@@ -68,11 +91,7 @@ class _Look:
             return named or Unseen.CACHE
         if self._real.holds(path) or self._wanted.holds(path):
             return Unseen.IGNORED
-        if change.kind is not ChangeKind.DELETED and is_output(path, change.mode):
-            return Unseen.OUTPUT
-        if change.kind not in _CONTENT or is_folder(change):
-            return None
-        return self._content_reason(path, has_git=self.has_git or self._real.has_git(path))
+        return None
 
     def _content_reason(self, path: str, *, has_git: bool) -> Unseen | None:
         try:
