@@ -54,7 +54,7 @@ async def test_a_prompt_over_mcp_is_a_programs_task_whatever_its_token_may_do(tm
         assert await said(served, answer["session_id"]) == [("build it", Trust.EXTERNAL, "client:admin")]
         assert await taint(served, answer["session_id"]) == ["client:admin"]
         events = await served.engine.sessions.tape(OWNER, SessionId(StreamId(answer["session_id"])), 0, 500)
-    assert provider.requests[0].messages[-1].text == "build it"  # type: ignore[union-attr]
+    assert provider.requests[0].messages[-1].text == "build it"
     judged = [event.data for event in events if isinstance(event.data, ToolJudged)]
     assert [(each.verdict, each.taint) for each in judged] == [
         (Verdict.ALLOW, ("client:admin",)),
