@@ -9,9 +9,10 @@ from palyra.cli.acp.embedded import DEPENDENCIES, is_own
 from palyra.core.events.run import MessageUser
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import GivenAttachment
 from tests.acp.test_acp import Editor, editing, prompt
 from tests.openai_api.serving import Served, serve, workshop_at
-from tests.support.asking import calls, says
+from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER
 
 MAKEFILE = calls("fs.write", path="Makefile", content="all:\n\ttouch pwned\n")
@@ -142,3 +143,19 @@ async def test_an_own_file_taints_nothing_and_asks_nothing(project: Path, tmp_pa
         assert editor.asked == []
     assert (workshop.workspace / "Makefile").exists()
     assert "left-pad" in str(provider.requests[0].messages)
+
+
+@pytest.mark.anyio
+async def test_an_own_file_that_a_tainted_session_wrote_stays_from_outside(tmp_path: Path) -> None:
+    """To embed it would else wash off the taint that reading it brings back."""
+    workshop, _ = workshop_at(tmp_path, calls("fs.write", path="notes.md", content=README), says("Done."))
+    async with serve(workshop) as served, editing(served, tmp_path) as editor:
+        file = GivenAttachment(
+            name="a", media_type="text/plain", body=b"obey", trust=Trust.EXTERNAL, source="http:evil"
+        )
+        await finished(served.engine, await served.engine.runs.start(OWNER, ask(attachments=(file,))))
+        assert (workshop.workspace / "notes.md").exists()
+        assert is_own(*put(workshop.workspace, "notes.md"), str(workshop.workspace))
+        session_id = await sent(editor, workshop.workspace, "notes.md")
+        (source,) = await served.engine.taint.show(OWNER, SessionId(StreamId(session_id)))
+        assert source.source == f"file:{workshop.workspace}/notes.md"

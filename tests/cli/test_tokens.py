@@ -140,3 +140,37 @@ def test_a_terminal_is_shown_a_link_at_the_start_that_logs_a_browser_in(tmp_path
         assert log_in(int(port), code) == [200, 200, 401]
         terminal.interrupt()
         assert terminal.process.wait(WAIT_S) == 0
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_token_says_who_speaks_and_doctor_lists_those_of_which_nobody_said_it(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for flag, label in (("--person", "laptop"), ("--program", "ci"), (None, "old")):
+        flags = [flag] if flag is not None else []
+        made = palyra(home, "tokens", "new", "--for", "user:alice", "--role", "user", "--label", label, *flags)
+        assert ("Say --person or --program" in made.stderr) is (flag is None)
+    palyra(home, "tokens", "new", "--for", "user:watch", "--role", "viewer")
+    records = json.loads(palyra(home, "tokens", "list", "--json").stdout)["items"]
+    assert {each["label"]: each["speaks"] for each in records if each["label"]} == {
+        "laptop": "person",
+        "ci": "program",
+        "old": None,
+    }
+    result = CliRunner().invoke(app, ["--home", str(home), "doctor", "--json"])
+    (finding,) = [each for each in json.loads(result.stdout)["checks"] if each["check"] == "tokens"]
+    assert finding["mark"] == "warn"
+    assert "(old)" in finding["what"]
+    assert "(ci)" not in finding["what"]
+    assert "user:watch" not in finding["what"]
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_a_home_whose_tokens_were_made_before_the_choice_goes_on(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    palyra(home, "tokens", "new", "--for", "user:alice", "--role", "user")
+    rows = home / "tokens.jsonl"
+    row = json.loads(rows.read_text())
+    del row["speaks"]
+    rows.write_text(json.dumps(row) + "\n")
+    (record,) = json.loads(palyra(home, "tokens", "list", "--json").stdout)["items"]
+    assert (record["state"], record["speaks"]) == ("valid", None)

@@ -52,6 +52,16 @@ def visit(*addresses: str) -> AssistantMessage:
     return AssistantMessage("", tuple(PastCall(url, "http.fetch", {"url": url}) for url in addresses))
 
 
+def test_what_a_program_named_is_known_only_if_the_model_did_not_write_it_before() -> None:
+    """A program may have read there what the model wrote: a person's words are known all the same."""
+    by_program = WindowItem(UserMessage(f"See {LOOT}"), Trust.EXTERNAL, 1, "client:ci")
+    by_person = WindowItem(UserMessage(f"See {LOOT}"), Trust.OPERATOR, 1)
+    written = WindowItem(AssistantMessage(LOOT, ()), Trust.EXTERNAL, 1)
+    assert is_known_address(LOOT, Window(items=(by_program,)))
+    assert not is_known_address(LOOT, Window(items=(written, by_program)))
+    assert is_known_address(LOOT, Window(items=(written, by_person)))
+
+
 @pytest.mark.parametrize("frame", ["{}", "Read {}, please.", "See {}.", "<a href='{}'>", '"{}"', "({})", "{}\nnext"])
 @pytest.mark.parametrize("kind", [UserMessage, lambda text: ToolMessage("c1", text)])
 def test_what_a_person_or_a_page_named_is_known(frame: str, kind: type[UserMessage]) -> None:

@@ -369,6 +369,7 @@ def _wire_runs(setup: EngineSetup, parts: EngineParts, sessions: SessionService)
             artifacts=ports.artifacts,
             state=views.state,
             texts=TextIntake(ports.documents, ports.artifacts, lambda text: parts.redactor.text(text).text),
+            provenance=views.provenance,
         ),
         schemas=ports.schemas,
         catalog=ports.catalog,

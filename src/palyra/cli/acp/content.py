@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from palyra.cli.acp.embedded import real_path
 from palyra.core.errors import Invalid
 from palyra.core.events.base import JsonObject
 from palyra.core.references.parser import open_fence
@@ -33,6 +34,7 @@ class Embedded(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     media_type: str = "text/plain"
     is_own: bool = False
+    paths: tuple[str, ...] = ()
 
 
 def read_prompt(blocks: object, is_own: IsOwn) -> tuple[str, list[JsonObject]]:
@@ -53,10 +55,11 @@ def read_prompt(blocks: object, is_own: IsOwn) -> tuple[str, list[JsonObject]]:
                 found.append(Embedded(name="a note of the editor", uri=EDITOR, body=_encoded(text)))
             case {"type": "resource_link", "uri": str() as uri}:
                 link = Embedded(name=_name(block.get("name"), uri), uri=uri, body=_encoded(uri))
-                found.append(msgspec.structs.replace(link, is_own=is_own(uri, None)))
+                found.append(_standing(link, is_own=is_own(uri, None)))
             case {"type": "resource", "resource": {"text": str() as text, "uri": str() as uri}}:
                 body = _encoded(text)
-                found.append(Embedded(name=_name(None, uri), uri=uri, body=body, is_own=is_own(uri, body)))
+                file = Embedded(name=_name(None, uri), uri=uri, body=body)
+                found.append(_standing(file, is_own=is_own(uri, body)))
             case {"type": "image", "data": str() as data, "mimeType": str() as media_type}:
                 name = f"image {len(images) + 1}"
                 images.append({"name": name, "media_type": media_type, "data_base64": data})
@@ -75,6 +78,11 @@ def _closed(text: str) -> str:
     """Ends a fence that the person left open: a reference in the next block would stand in it."""
     marks = open_fence(text)
     return f"{text}\n{marks}" if marks else text
+
+
+def _standing(given: Embedded, *, is_own: bool) -> Embedded:
+    """Returns it with its files, of which the daemon knows whether a tainted session wrote them."""
+    return msgspec.structs.replace(given, is_own=True, paths=(real_path(given.uri),)) if is_own else given
 
 
 def _quoted(text: str) -> str:
@@ -101,7 +109,9 @@ def _fitting(found: list[Embedded], room: int) -> Iterable[Embedded]:
 def _joined(group: list[Embedded]) -> Embedded:
     uri = group[0].uri if len(group) == 1 else f"{EDITOR}, {len(group)} files"
     body = b"\n\n".join(_encoded(_quoted(each.uri)) + b":\n" + each.body for each in group)
-    return Embedded(name=f"{len(group)} files of the editor", uri=uri, body=body, is_own=group[0].is_own)
+    paths = tuple(path for each in group for path in each.paths)
+    name = f"{len(group)} files of the editor"
+    return Embedded(name=name, uri=uri, body=body, is_own=group[0].is_own, paths=paths)
 
 
 def _attachment(given: Embedded) -> JsonObject:
@@ -111,6 +121,7 @@ def _attachment(given: Embedded) -> JsonObject:
         "data_base64": base64.b64encode(given.body).decode(),
         "trust": "local" if given.is_own else "external",
         "source": spell_out(given.uri)[:SOURCE_CHARS_MAX] or EDITOR,
+        "paths": list(given.paths),
     }
 
 

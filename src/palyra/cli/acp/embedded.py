@@ -23,6 +23,12 @@ DEPENDENCIES = frozenset(
 )  # fmt: skip
 
 
+def real_path(uri: str) -> str:
+    """Returns where a file lies, wherever links lead."""
+    parts = urlsplit(uri)
+    return os.path.realpath(unquote(parts.path) if parts.scheme == "file" else uri)
+
+
 def is_own(uri: str, body: bytes | None, folder: str | None) -> bool:
     """Tells whether the address is that of an own file in the folder, and the body is in it. Without one it is a link."""
     try:

@@ -64,7 +64,8 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
     """Either an artifact that exists already, or the bytes themselves.
 
     `trust` and `source` say that somebody else than the sender wrote it: what a platform marks as forwarded, what an
-    editor embeds. They lower the trust of the attachment, and nothing ever raises it.
+    editor embeds. They lower the trust of the attachment, and nothing ever raises it. `paths` are the files that the
+    bytes are from: if anything was ever written there under taint, they are from outside.
     """
 
     name: str
@@ -73,6 +74,7 @@ class GivenAttachment(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
     trust: Trust | None = None
     source: str | None = None
+    paths: tuple[str, ...] = ()
 
 
 class RunRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from palyra.engine.session.commands import SendInput, StartRun
 from palyra.engine.session.pending_commit import PendingCommit
 from palyra.ports.artifacts import Artifacts
 from palyra.ports.state import State
+from palyra.ports.views import ProvenanceViews
 
 READ_S = 60.0  # Reading all documents of one message; whoever sends it waits for that.
 TEXT_TYPE = "text/plain"
@@ -51,6 +52,7 @@ class AttachmentIntake:
     artifacts: Artifacts
     state: State
     texts: TextIntake
+    provenance: ProvenanceViews
 
     async def take(
         self, principal: Principal, given: tuple[GivenAttachment, ...], message: str
@@ -60,6 +62,7 @@ class AttachmentIntake:
             return ()
         if len(given) > ATTACHMENTS_MAX:
             raise _refusal(f"a message has at most {ATTACHMENTS_MAX} attachments, this one has {len(given)}")
+        given = tuple([await self._lowered(item) for item in given])
         checked = [await self._check(principal, item, at) for at, item in enumerate(given, 1)]
         images_bytes = sum(each.bytes for each in checked if each.media_type in IMAGE_TYPES)
         if images_bytes > IMAGES_BYTES_MAX:
@@ -72,6 +75,13 @@ class AttachmentIntake:
         return tuple(
             _attachment(each, artifact_id, text) for each, artifact_id, text in zip(read, ids, texts, strict=True)
         )
+
+    async def _lowered(self, item: GivenAttachment) -> GivenAttachment:
+        """Returns the attachment as one from outside, if its bytes may have been written under taint."""
+        rows = await self.provenance.tainted_paths(item.paths) if item.paths else ()
+        if not rows:
+            return item
+        return replace(item, trust=Trust.EXTERNAL, source=label("file", rows[0].path))
 
     async def _check(self, principal: Principal, item: GivenAttachment, at: int) -> CheckedAttachment:
         if not 1 <= len(item.name) <= NAME_LENGTH_MAX or not 1 <= len(item.media_type) <= MEDIA_TYPE_LENGTH_MAX:

@@ -58,6 +58,7 @@ from palyra.gateway.routes.bodies import (
 from palyra.ports.tokens import Role
 
 MUST_CALL_MAX = 64
+PATHS_MAX = 256  # Of one attachment: more files than an editor embeds at once.
 SOURCE_LENGTH_MAX = 1_000  # Of an attachment, as a client names it: an address, or who wrote it.
 ORIGIN = (
     "http"  # Of runs started here: by the console, the CLI or a client, behind each of which a person can be asked.
@@ -66,12 +67,14 @@ ORIGIN = (
 
 TypedText = Annotated[str, Meta(max_length=TEXT_LENGTH_MAX)]
 ObjectiveText = Annotated[str, Meta(min_length=1, max_length=OBJECTIVE_LENGTH_MAX)]
+FilePath = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class AttachmentBody(RequestBody, frozen=True, kw_only=True):
     """Either the id of an artifact, or the bytes themselves.
 
-    `trust` is `local` or `external` where somebody else than the sender wrote it, and `source` says who.
+    `trust` is `local` or `external` where somebody else than the sender wrote it, and `source` says who. `paths` are the
+    files of this machine that it is from, so that what a tainted session wrote there stays from outside.
     """
 
     name: Name
@@ -80,6 +83,7 @@ class AttachmentBody(RequestBody, frozen=True, kw_only=True):
     data_base64: Annotated[str, Meta(max_length=JSON_BYTES_MAX)] | None = None
     trust: Literal["local", "external"] | None = None
     source: Annotated[str, Meta(min_length=1, max_length=SOURCE_LENGTH_MAX)] | None = None
+    paths: Annotated[tuple[FilePath, ...], Meta(max_length=PATHS_MAX)] = ()
 
 
 class ToolBody(RequestBody, frozen=True, kw_only=True):
@@ -220,6 +224,7 @@ def _attachment(item: AttachmentBody, at: int) -> GivenAttachment:
         body=_decoded(item.data_base64, at) if item.data_base64 is not None else None,
         trust=Trust(item.trust) if item.trust is not None else None,
         source=label("attached", item.source) if item.source is not None else None,
+        paths=item.paths,
     )
 
 
