@@ -7,6 +7,7 @@ from palyra.core.errors import Invalid
 from palyra.core.redaction import Json, Redactor, Secret, find_markers, restore
 
 REDACTOR = Redactor(bytes(range(32)))
+LONG = bytes(range(256)).hex() * 3
 
 R62 = "q7Zk2Vw9" + "Lx4Tn8Rb" + "3Hd6Yc1M" + "s5Jf0Gp2" + "Wb8Qe4Ua" + "6Kt9Xv3N" + "z1Pm7Sd5" + "Fh2Cg8Ry"
 HEX = "9f3a71c0" + "5be824d6" + "1a07f9b3" + "c42e58d0" + "7b6195ea" + "30fc82d4" + "e81b6a90" + "4c7d25f3"
@@ -230,3 +231,41 @@ def test_restoring_leaves_unknown_ids_and_looks_into_no_value() -> None:
 def test_a_secret_with_a_lone_surrogate_is_redacted() -> None:
     redacted = REDACTOR.text('password = "a1!\ud800b2c3"')
     assert redacted.secrets == (Secret("password", redacted.secrets[0].id, "a1!\ud800b2c3"),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "auth session_id sessionid sid JSESSIONID PHPSESSID sig signature token access_token refresh_token ticket jwt api_key"
+    " auth_token X-Amz-Signature hmac".split(),
+)
+@pytest.mark.parametrize("value", ["abcdefghijkl", "continue-reading", "abcdef123456", "k3Jd8sLq2Mz9", LONG])
+@pytest.mark.parametrize(
+    "address", ["https://ex.org/p?{}", "https://ex.org/p?page=2&{}&x=1", "/callback?{}#top", "(http://a/?{})"]
+)
+def test_parameter_that_opens_an_address_loses_its_value_whatever_it_looks_like(
+    name: str, value: str, address: str
+) -> None:
+    text = address.format(f"{name}={value}")
+    redacted = REDACTOR.text(f"see {text} there")
+    assert value not in redacted.text
+    assert redacted.text.endswith(" there")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "page=123456789012",
+        "q=some-long-search-words",
+        "session_id=01JXT21Q000000000000000001",
+        "token=short",
+        "pageToken=abcdefghijkl",
+        "next_page_token=abcdefghijkl",
+        "sort=signature-descending",
+        "token={access_token_here}",
+        "token=$ACCESS_TOKEN",
+        "token=<your-access-token>",
+    ],
+)
+def test_harmless_parameter_stays(query: str) -> None:
+    text = f"see https://ex.org/p?{query}&x=1 there"
+    assert REDACTOR.text(text).text == text

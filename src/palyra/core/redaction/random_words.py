@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from palyra.core.redaction.spans import Span
-from palyra.core.redaction.values import Look, entropy_bits, is_code, is_gibberish, look_of
+from palyra.core.redaction.values import Look, entropy_bits, is_code, is_gibberish, is_placeholder, look_of
 
 LOOK_BACK_CHARS = 120
 _WILD_CHARS_MIN = 24  # Shorter mixed words are ids of pages and builds.
@@ -58,6 +58,14 @@ _QUERY = re.compile(
     r"|x-(?:amz|goog)-(?:signature|credential|security-token))=([^\s&\"'<>#;‹›]{8,512})",
     re.IGNORECASE,
 )
+# Parameters that say by themselves that they open what the address leads to. What their value looks like counts no more.
+_KEY_QUERY = re.compile(
+    r"[?&;](?:amp;)?(?:sig|signature|auth|auth_?(?:key|token)|session_?(?:id|token|key)|[a-z]{0,12}sess(?:ion)?_?id|sid|ticket"
+    r"|token|(?:access|refresh|id|api|bearer)_?token|api_?key|access_?key|jwt|hmac"
+    r"|x-(?:amz|goog)-(?:signature|security-token))=([^\s&\"'<>#;‹›(){}\[\]$`\\]{12,2048})",
+    re.IGNORECASE,
+)
+_ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")  # Our own ids stand in our own addresses, and open nothing.
 _HEX = re.compile(r"[0-9a-f]+\Z|[0-9A-F]+\Z")
 
 
@@ -83,6 +91,11 @@ def _find_query_values(text: str, start: int, end: int) -> Iterator[Span]:
     """Yields values of parameters that open what an address leads to."""
     for match in _QUERY.finditer(text, start, end):
         if look_of(match.group(1)) >= Look.OPAQUE:
+            yield Span(match.start(1), match.end(1), "query_token")
+    for match in _KEY_QUERY.finditer(text, start, end):
+        value = match.group(1)
+        is_address = "/" in text[start : match.start()]
+        if is_address and not is_placeholder(value) and _ULID.fullmatch(value) is None:
             yield Span(match.start(1), match.end(1), "query_token")
 
 

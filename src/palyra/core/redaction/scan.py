@@ -45,9 +45,9 @@ _HEAD = re.compile(
 # A run is worth reading if it holds the stem of a name, a digit next to letters, or a rare sign. Each branch starts
 # with a fixed character or set, which lets the search skip most of a text. Stems are searched for in lowered text.
 _STEMS = re.compile(
-    r"pass(?![aei])|pwd|psw|s(?:ecret|ignature|enha)|t(?:oken(?!i|s(?!t))|kn)|jwt|ke(?:y(?!w|s(?!t))|nnwort)"
+    r"pass(?![aei])|pwd|psw|s(?:ecret|ignature|enha|ess(?:ion)?_?id)|t(?:oken(?!i|s(?!t))|kn)|jwt|ke(?:y(?!w|s(?!t))|nnwort)"
     r"|c(?:red(?!it)|ookie|ontrase)|a(?:uth(?!e|or(?!i))|ccess_?id)"
-    r"|b(?:earer|undle_)|login|[?](?:sig|code|s(?:ession|id))|&(?:sig|code|s(?:ession|id))"
+    r"|b(?:earer|undle_)|login|[?](?:sig|code|s(?:ession|id)|ticket|hmac)|&(?:sig|code|s(?:ession|id)|ticket|hmac)"
 )
 _DIGITS = re.compile(r"[0-9][\-_]?[A-Za-z][A-Za-z0-9_\-]{2}")
 # Each rare sign has its own search, which runs only where the sign occurs at all.
