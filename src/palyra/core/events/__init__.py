@@ -49,6 +49,7 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import (
     DocumentChanged,
+    LearningApplied,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -86,7 +87,7 @@ from palyra.core.trust import Trust
 SessionData = (
     SessionCreated | SessionBranched | SessionRestored | SessionReset | SessionLabelled | SessionCompacted
     | SourceTrusted | SourceDistrusted | SessionCheckpointed | PinAdded | PinRemoved | DocumentChanged
-    | ChangesUndoing | ChangesUndone
+    | ChangesUndoing | ChangesUndone | LearningApplied
 )  # fmt: skip
 RunData = (
     RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested

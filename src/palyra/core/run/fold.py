@@ -51,6 +51,7 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import (
     DocumentChanged,
+    LearningApplied,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -166,7 +167,7 @@ def _require_open(run: Run, type_name: str) -> None:
 _WithoutEffect = (
     MemoryRecalled | DocumentRead | MessageGiven | GrantRevoked | SessionCreated | SessionBranched | SessionRestored
     | SessionReset | SessionLabelled | SessionCompacted | SourceTrusted | SourceDistrusted | SessionCheckpointed
-    | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone | SystemData
+    | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone | LearningApplied | SystemData
 )  # fmt: skip
 
 
