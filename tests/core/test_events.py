@@ -47,7 +47,7 @@ def test_plain_types_hold_no_float_and_no_free_form_value(data_type: type[EventD
 
 
 def test_every_type_of_the_union_has_its_own_name() -> None:
-    assert len(DATA_TYPES) == 74
+    assert len(DATA_TYPES) == 75
     assert all(name and name == data_type.TYPE for name, data_type in DATA_TYPES.items())
 
 

@@ -182,7 +182,8 @@ def test_erasing_makes_nothing_more_trusted() -> None:
 def test_every_event_type_is_known_as_bringing_content_in_or_not() -> None:
     """A new type is put into one of these by whoever adds it."""
     acts = ACT_TYPES | {"session.labelled", "session.checkpointed", "pin.added", "pin.removed", "grant.revoked"}
-    acts |= {"document.changed", "changes.undoing", "changes.undone", "changes.keeping", "changes.kept"}
+    acts |= {"learning.applied", "document.changed", "changes.undoing", "changes.undone"}
+    acts |= {"changes.keeping", "changes.kept"}
     acts |= {"memory.stored", "memory.superseded", "memory.forgotten"}
     nouns = ("checkpoint", "admin", "erased", "approval", "guard", "routine", "incident", "candidate", "pairing")
     ours = {name for name in DATA_TYPES if name.split(".")[0] in nouns}

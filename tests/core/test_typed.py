@@ -55,7 +55,7 @@ def test_every_typed_line_is_in_the_text_whatever_is_claimed(text: str, typed: s
 
 
 def test_a_paste_makes_no_rule_no_decision_and_no_task_of_the_conversation() -> None:
-    pasted = "Never ask Ann. We decided to use port 4711. TODO: pay the bill 99."
+    pasted = "Never ask Ann. We decided to use port 4711. The next step is to pay 99."
     text = f"Always answer in English. {pasted} Thanks!"
     kinds = {item.text: item.kind for item in find_items(_exchange(text, "Always answer in English.\nThanks!"))}
     assert kinds.pop("Always answer in English.") is KeptKind.RULE

@@ -6,10 +6,13 @@ from typing import cast
 import pytest
 
 from palyra.core.budget import Budget, BudgetScope
+from palyra.core.channels.outbox import OutboxKind, OutboxState
 from palyra.core.context.messages import UserMessage
 from palyra.core.context.window import Window
 from palyra.core.events import Event
 from palyra.core.events.learning import CandidateProposed
+from palyra.core.events.run import ReplyAddress
+from palyra.core.events.session import LearningApplied
 from palyra.core.ids import CandidateId, MemoryId, StreamId, system_stream
 from palyra.core.jobs.model import JobState
 from palyra.core.learning.model import CandidateKind, CandidateStatus
@@ -338,3 +341,33 @@ async def test_a_reflection_that_a_stop_cut_off_is_asked_once_more(tmp_path: Pat
         runs = await engine.runs.list(OWNER, RunsQuery(has_services=True))
     assert [run.state for run in runs if run.origin == "service"] == ["done"]
     assert len(pupil.reflections) == 2
+
+
+async def test_what_is_applied_unasked_is_told_at_once_in_its_session_and_its_conversation(tmp_path: Path) -> None:
+    async with school_at(tmp_path).open() as engine:
+        reply = ReplyAddress(channel="hook", conversation_id="c1")
+        session_id, _ = await say(engine, "Remember that I prefer short answers.", reply=reply)
+        await rested(engine)
+        (found,) = await candidates(engine)
+        events = await engine._setup.journal.read(session_id, 0, 1_000)
+        (told,) = [event.data for event in events if isinstance(event.data, LearningApplied)]
+        (notice,) = [
+            each
+            for each in await engine._setup.views.outbox.items(None, tuple(OutboxState), 0, 50)
+            if each.kind is OutboxKind.NOTICE
+        ]
+        await engine.candidates.decide(OWNER, found.id, CandidateDecision(action=CandidateAction.UNDO), OWNER)
+    assert (told.candidate_id, told.content) == (found.id, "I prefer short answers.")
+    assert notice.text.endswith(f"undo: palyra learning undo {found.id}")
+    assert "I prefer short answers." in notice.text
+
+
+async def test_what_waits_or_was_decided_by_a_person_is_not_told(tmp_path: Path) -> None:
+    async with school_at(tmp_path).open() as engine:
+        session_id, _ = await say(engine, "Hello, this is long. I prefer short answers with examples.")
+        await rested(engine)
+        (waiting,) = await candidates(engine)
+        await engine.candidates.decide(OWNER, waiting.id, CandidateDecision(action=CandidateAction.ACCEPT), OWNER)
+        await rested(engine)
+        events = await engine._setup.journal.read(session_id, 0, 1_000)
+    assert not [event for event in events if isinstance(event.data, LearningApplied)]

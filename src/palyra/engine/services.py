@@ -270,6 +270,9 @@ class Services:
         self.watchdog = build_watchdog(setup, parts, self.worker, self.artifacts.sweep, connections)
         self.incidents = IncidentService(views=setup.views.incidents, journal=setup.journal, watchdog=self.watchdog)
         self._add_routines(setup, parts, tape)
+        self._add_candidates(setup, parts, learning)
+
+    def _add_candidates(self, setup: EngineSetup, parts: EngineParts, learning: LearningParts) -> None:
         self.candidates = CandidateService(
             views=setup.views.learning,
             applier=learning.applier,

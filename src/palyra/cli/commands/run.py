@@ -68,9 +68,7 @@ def run(
 
       palyra run "Compare these" --attach report.pdf --attach numbers.csv
     """
-    body = _body(_read_text(text), session)
-    if text == "-":
-        body["typed"] = ""  # What came through a pipe was typed by nobody.
+    body = _body(text, session)
     optional = {"agent": agent, "model": model, "must_call": must_call or None, "objectives": objective or None}
     body |= {name: value for name, value in optional.items() if value is not None}
     if answer_schema is not None:
@@ -103,7 +101,9 @@ def _body(text: str, session: str | None) -> JsonObject:
 
     from palyra.core.ids import parse_session_id
 
-    body: JsonObject = {"text": text, "idempotency_key": f"cli-{secrets.token_hex(16)}"}
+    body: JsonObject = {"text": _read_text(text), "idempotency_key": f"cli-{secrets.token_hex(16)}"}
+    if text == "-":
+        body["typed"] = ""  # What came through a pipe was typed by nobody.
     if session is not None:
         try:
             body["session_id"] = parse_session_id(session)

@@ -14,6 +14,7 @@ from palyra.cli.terminal.draft_waits import DraftWaits
 from palyra.cli.terminal.live_output import LiveOutput
 from palyra.cli.terminal.questions import brief_arguments
 from palyra.cli.terminal.style import Style, duration, in_one_line, last_lines, prose, shown
+from palyra.core.channels.replies import learned_text
 from palyra.core.ids import EffectId, RunId, derive_child_ids
 
 TERMINAL_TYPES = ("run.done", "run.failed", "run.cancelled")
@@ -73,6 +74,7 @@ class Transcript:
             "approval.resolved": self._resolve,
             "usage.recorded": self._count,
             "progress": self._progress,
+            "learning.applied": self._learn,
         }
         if not has_preview:
             self._show_by_type["reference.resolved"] = self._refer
@@ -82,6 +84,10 @@ class Transcript:
         self._waits.take(frame.type, frame.data, frame.at_ms)
         if show is not None:
             show(frame)
+
+    def _learn(self, frame: SseFrame) -> None:
+        told = learned_text(str(frame.data.get("content") or ""), str(frame.data.get("candidate_id") or ""))
+        self._sink.line(self._style.dim(f"· {shown(told)}"))
 
     def arguments(self, call_id: object) -> object:
         return self._arguments.get(call_id)

@@ -15,6 +15,7 @@ from palyra.core.channel_writes import QueueOutbox
 from palyra.core.channels.outbox import Button, OutboxFile, OutboxItem, OutboxKind, item_id, job_of
 from palyra.core.events import Draft
 from palyra.core.events.run import EndReason, MessageAssistant, ReplyAddress, RunCancelled, RunFailed
+from palyra.core.events.session import LearningApplied
 from palyra.core.events.tool import ApprovalKind, ApprovalRequested, MadeArtifact, Touches
 from palyra.core.ids import ArtifactId, SessionId
 from palyra.core.run.call import Call
@@ -43,6 +44,19 @@ def reply_writes(run: Run, drafts: Iterable[Draft], session_id: SessionId, now_m
     said = [words for draft in drafts if (words := _said(run, draft)) is not None]
     items = [_item(run.reply, words, session_id, now_ms) for words in said]
     return tuple(write for item in items for write in (QueueOutbox(item), EnqueueJob(job_of(item, now_ms))))
+
+
+def learned_writes(
+    reply: ReplyAddress, learned: LearningApplied, session_id: SessionId, now_ms: int
+) -> tuple[Write, ...]:
+    """Returns what tells a conversation that something said in it was learned without asking."""
+    said = _Said(OutboxKind.NOTICE, learned.candidate_id, learned_text(learned.content, learned.candidate_id))
+    item = _item(reply, said, session_id, now_ms)
+    return QueueOutbox(item), EnqueueJob(job_of(item, now_ms))
+
+
+def learned_text(content: str, candidate_id: str) -> str:
+    return f"remembered: {content} \N{EN DASH} undo: palyra learning undo {candidate_id}"
 
 
 def _said(run: Run, draft: Draft) -> _Said | None:

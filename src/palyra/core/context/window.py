@@ -61,6 +61,7 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import (
     DocumentChanged,
+    LearningApplied,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -265,7 +266,7 @@ _Untold = (
     | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested | MessageAssistant
     | ObjectivesChecked | ModelFailed | ApprovalRequested | ApprovalResolved | GrantRevoked | SessionCreated
     | SessionBranched | SessionRestored | SessionLabelled | SessionCheckpointed | SourceTrusted | SourceDistrusted
-    | DocumentChanged | SystemData | ErasedData
+    | DocumentChanged | LearningApplied | SystemData | ErasedData
 )  # fmt: skip
 
 

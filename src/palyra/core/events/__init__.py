@@ -57,6 +57,7 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import (
     DocumentChanged,
+    LearningApplied,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -94,7 +95,7 @@ from palyra.core.trust import Trust
 SessionData = (
     SessionCreated | SessionBranched | SessionRestored | SessionReset | SessionLabelled | SessionCompacted
     | SourceTrusted | SourceDistrusted | SessionCheckpointed | PinAdded | PinRemoved | DocumentChanged
-    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept
+    | ChangesUndoing | ChangesUndone | ChangesKeeping | ChangesKept | LearningApplied
 )  # fmt: skip
 RunData = (
     RunAccepted | RunStarted | RunWaiting | RunResumed | RunDone | RunFailed | RunCancelled | CancelRequested

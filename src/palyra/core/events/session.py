@@ -10,7 +10,7 @@ import msgspec
 
 from palyra.core.events.base import Count, EventData, Identifier, Text
 from palyra.core.events.tool import FileBytes
-from palyra.core.ids import CallId, Principal, SessionId
+from palyra.core.ids import CallId, CandidateId, Principal, SessionId
 from palyra.core.trust import Trust
 
 
@@ -96,6 +96,15 @@ class SourceDistrusted(EventData, frozen=True, kw_only=True):
 class SessionLabelled(EventData, frozen=True, kw_only=True):
     TYPE: ClassVar[str] = "session.labelled"
     label: Text | None
+
+
+class LearningApplied(EventData, frozen=True, kw_only=True):
+    """Something that a person said was learned without asking. Its session is told at once, so that they can undo it."""
+
+    TYPE: ClassVar[str] = "learning.applied"
+    candidate_id: CandidateId
+    kind: Identifier
+    content: Text
 
 
 class KeptSentence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

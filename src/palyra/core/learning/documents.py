@@ -11,7 +11,6 @@ one is writing the block without it.
 import hashlib
 import re
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from palyra.core.fences import neutralise
 from palyra.core.ids import Principal
@@ -43,7 +42,8 @@ def document_root(candidate: Candidate, workspace: tuple[str, ...]) -> str:
 
 def notes_path(owner: Principal, root: str) -> str:
     """Returns where a principal's notes about one workspace lie, below the folder of all notes."""
-    return f"{notes_folder(owner)}/{_part(PurePosixPath(root).name, root)}.md"
+    name = root.rstrip("/").rpartition("/")[2]
+    return f"{notes_folder(owner)}/{_part(name, root)}.md"
 
 
 def notes_folder(owner: Principal) -> str:

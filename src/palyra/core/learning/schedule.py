@@ -15,6 +15,7 @@ from palyra.core.service_runs import is_service
 REFLECTION_TASK_KIND = "reflection"
 FINDINGS_KIND = "compaction_findings"
 SETTLE_KIND = "candidate_settle"
+TELLS = "tells"  # The member of a settling job that tells the session of what was applied.
 REFLECTION_LIFE_MS = 7 * 86_400_000  # Who starts a daemon after weeks is not to pay for what it then reads of the past.
 _SAMPLE_STEPS = 1 << 32
 
@@ -66,6 +67,19 @@ def settle_job(candidate_id: str, owner: Principal, revision: int, now_ms: int) 
         principal=owner,
         payload={"candidate_id": candidate_id},
         dedupe_key=f"{candidate_id}:{revision}",
+        created_at_ms=now_ms,
+    )
+
+
+def notice_job(candidate_id: str, owner: Principal, now_ms: int) -> NewJob:
+    """Returns the job that tells what was applied unasked. It is queued in the commit that applies it."""
+    told = f"{candidate_id}:told"
+    return NewJob(
+        id=JobId(make_ulid(now_ms, _mark(SETTLE_KIND, told))),
+        kind=SETTLE_KIND,
+        principal=owner,
+        payload={"candidate_id": candidate_id, TELLS: True},
+        dedupe_key=told,
         created_at_ms=now_ms,
     )
 

@@ -53,6 +53,7 @@ from palyra.core.events.run import (
 )
 from palyra.core.events.session import (
     DocumentChanged,
+    LearningApplied,
     PinAdded,
     PinRemoved,
     SessionBranched,
@@ -169,7 +170,7 @@ _WithoutEffect = (
     MemoryRecalled | DocumentRead | MessageGiven | GrantRevoked | SessionCreated | SessionBranched | SessionRestored
     | SessionReset | SessionLabelled | SessionCompacted | SourceTrusted | SourceDistrusted | SessionCheckpointed
     | PinAdded | PinRemoved | DocumentChanged | ChangesUndoing | ChangesUndone
-    | ChangesKeeping | ChangesKept | SystemData
+    | ChangesKeeping | ChangesKept | LearningApplied | SystemData
 )  # fmt: skip
 
 

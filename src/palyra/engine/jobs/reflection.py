@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from palyra.core.channels.replies import learned_writes
 from palyra.core.compaction.model import KeptKind
 from palyra.core.errors import Conflict, NotFound, PalyraError
 from palyra.core.events import Event
-from palyra.core.events.session import SessionCompacted
+from palyra.core.events.session import LearningApplied, SessionCompacted
 from palyra.core.ids import MemoryId, SessionId, parse_candidate_id, parse_run_id
 from palyra.core.jobs.model import Job, lease_name
 from palyra.core.learning.compaction_finds import find_in_compaction
@@ -19,8 +20,10 @@ from palyra.core.learning.lift import RETIREMENT_BPS, begins_with_correction, ta
 from palyra.core.learning.model import (
     REFLECTIONS_PER_PRINCIPAL_MAX,
     USES_PER_PRINCIPAL_MAX,
+    Candidate,
     CandidateKind,
     CandidateOrigin,
+    CandidateStatus,
     ItemUse,
     Reflection,
     UsedKind,
@@ -28,6 +31,7 @@ from palyra.core.learning.model import (
 )
 from palyra.core.learning.observed_run import ObservedRun
 from palyra.core.learning.rules import Find, Finds
+from palyra.core.learning.schedule import TELLS
 from palyra.core.projections.rows import SessionRow
 from palyra.core.taint import labels
 from palyra.core.trust import Trust
@@ -38,6 +42,8 @@ from palyra.engine.learning.candidate_tape import LEARNING, CandidateTape
 from palyra.engine.learning.intake import CandidateIntake, FindSource, IntakePlan
 from palyra.engine.learning.reflector import Reflected, RunReflector
 from palyra.engine.learning.run_reader import ReadRun, RunReader
+from palyra.engine.session.commands import RecordSessionEvent
+from palyra.engine.session.session_loops import SessionLoops
 from palyra.ports.learning import LearningViews
 
 USES_READ_MAX = 2_000
@@ -199,19 +205,36 @@ class FindingsJob:
 
 @dataclass(frozen=True, slots=True)
 class SettleJob:
-    """Makes what a decided candidate says, or takes it back."""
+    """Makes what a decided candidate says, or takes it back. What nobody was asked about is told in its session."""
 
     applier: CandidateApplier
+    reader: RunReader
+    loops: SessionLoops
 
     async def perform(self, job: Job, report: Report) -> JobResult:
         candidate_id = parse_candidate_id(str(job.payload.get("candidate_id", "")))
         try:
             report(await self.applier.settle(candidate_id, Fence(lease_name(job.id), job.token)))
+            if job.payload.get(TELLS):
+                await self._tell(await self.applier.views.candidate(candidate_id, None))
+        except NotFound:
+            return JobDone()  # The session was erased meanwhile.
         except Conflict as conflict:
             return JobFailed(message=f"{conflict.code}: {conflict.message}")
         except PalyraError as error:
             return JobFailed(message=f"{error.code}: {error.message}", is_final=not error.is_retryable)
         return JobDone()
+
+    async def _tell(self, candidate: Candidate | None) -> None:
+        """Tells a session, and the conversation that its run answers, what was applied and how to undo it."""
+        if candidate is None or candidate.status is not CandidateStatus.ACCEPTED or candidate.decided_by is not None:
+            return
+        told = LearningApplied(candidate_id=candidate.id, kind=candidate.kind.value, content=candidate.content)
+        reply = None if candidate.run_id is None else await self.reader.reply_of(candidate.run_id)
+        now_ms = self.applier.tape.clock.now_ms()
+        writes = () if reply is None else learned_writes(reply, told, candidate.session_id, now_ms)
+        say = RecordSessionEvent(principal=LEARNING, data=told, trust=candidate.trust, writes=writes)
+        await self.loops.post(candidate.session_id, say)
 
 
 def _source(read: ReadRun, origin: CandidateOrigin) -> FindSource:

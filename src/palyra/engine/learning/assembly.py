@@ -66,5 +66,5 @@ def build_learning(setup: EngineSetup, parts: EngineParts, needs: LearningNeeds)
         applier=applier,
         reflection=ReflectionJob(reader=reader, reflector=reflector, intake=intake, views=views, tape=tape),
         findings=FindingsJob(reader=reader, intake=intake, tape=tape),
-        settle=SettleJob(applier),
+        settle=SettleJob(applier, reader, parts.loops),
     )

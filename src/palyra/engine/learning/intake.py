@@ -29,11 +29,12 @@ from palyra.core.learning.model import (
 )
 from palyra.core.learning.procedures import confidence_of
 from palyra.core.learning.rules import Find
+from palyra.core.learning.schedule import notice_job
 from palyra.core.learning.settings import LearningRuntimeConfig
 from palyra.core.learning.states import CandidateAction, next_status
 from palyra.core.learning.thresholds import first_status, is_tainted, may_apply_unasked
 from palyra.core.trust import lowest
-from palyra.core.writes import DecideCandidate, DropCandidates, PutCandidate, Write
+from palyra.core.writes import DecideCandidate, DropCandidates, EnqueueJob, PutCandidate, Write
 from palyra.engine.learning.applier import CandidateApplier, decided, destination_of
 from palyra.ports.clock import Clock
 from palyra.ports.learning import LearningViews
@@ -160,7 +161,8 @@ class CandidateIntake:
                 candidate = replace(candidate, status=CandidateStatus.PENDING_REVIEW, reason=error.message)
             else:
                 candidate = parts.candidate
-                facts, writes = (*facts, *parts.facts), (*writes, *parts.writes)
+                told = EnqueueJob(notice_job(candidate.id, candidate.owner, self.clock.now_ms()))
+                facts, writes = (*facts, *parts.facts), (*writes, *parts.writes, told)
         proposed = CandidateProposed(
             candidate_id=candidate.id,
             principal=candidate.owner,

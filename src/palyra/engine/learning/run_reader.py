@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from palyra.core.context.layers import has_older_part
 from palyra.core.events import Event
+from palyra.core.events.run import ReplyAddress, RunAccepted
 from palyra.core.ids import MemoryId, RunId, SessionId
 from palyra.core.learning.observed_run import ObservedRun, observe
 from palyra.core.projections.rows import RunRow
@@ -61,6 +62,13 @@ class RunReader:
         items = [await self.memory.item(state.owner, MemoryId(memory_id)) for memory_id in run.memories]
         known = (*run.known, *(item.content for item in items if item is not None))
         return ReadRun(run=replace(run, known=known), workspace=agent.workspace, is_long=has_older_part(state.window))
+
+    async def reply_of(self, run_id: RunId) -> ReplyAddress | None:
+        """Returns the conversation of a channel that heard the run's answer."""
+        row = await self.loader.views.runs.run(run_id, None)
+        page = () if row is None else await self.loader.journal.read(row.session_id, row.accepted_seq - 1, 1)
+        accepted = next((event.data for event in page if isinstance(event.data, RunAccepted)), None)
+        return None if accepted is None else accepted.reply
 
     async def _events(self, row: RunRow) -> tuple[Event, ...]:
         events: list[Event] = []
