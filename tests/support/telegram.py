@@ -1,6 +1,7 @@
 """A stand-in for Telegram's Bot API on loopback: updates that wait, what was sent, and failures on demand."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ class TelegramServer:
     polls_count: int = 0
     pause_s: float = 0.0
     files_begun_count: int = 0
+    raw: dict[int, bytes] = field(default_factory=dict)  # What is sent instead of an update.
 
     def add(self, **update: object) -> int:
         number = len(self.updates) + 1
@@ -89,7 +91,11 @@ class TelegramServer:
         while True:
             waiting = [update for update in self.updates if update["update_id"] >= body["offset"]]
             if waiting or self.is_down:
-                return web.Response(status=502) if self.is_down else _taken(waiting)
+                if self.is_down:
+                    return web.Response(status=502)
+                shown = [self.raw.get(each["update_id"]) or json.dumps(each).encode() for each in waiting]
+                told = b'{"ok":true,"result":[' + b",".join(shown[: body.get("limit", 100)]) + b"]}"
+                return web.Response(body=told, content_type="application/json")
             self.arrived.clear()
             await self.arrived.wait()
 

@@ -122,8 +122,11 @@ class TelegramChannel:
         if self._settings.has_webhook:
             await asyncio.Event().wait()
         while True:
-            for raw in await self._updates(deliver):
+            updates, before = await self._updates(deliver), self._offset
+            for raw in updates:
                 await self._take(raw, deliver)
+            if updates and self._offset == before:
+                raise Unavailable("platform_unreadable", "Telegram's updates have no numbers")
             report.up()
 
     async def send(self, part: OutgoingPart) -> SentMessage:
@@ -197,7 +200,11 @@ class TelegramChannel:
 
     async def _take(self, raw: msgspec.Raw, deliver: Deliver) -> None:
         """Delivers an update, then counts it as confirmed. One that cannot be taken now ends the polling."""
-        update_id = _decode(raw, TelegramUpdateId).update_id
+        named = read_or_mark(self._settings.name, (), lambda: msgspec.json.decode(raw, type=TelegramUpdateId))
+        if isinstance(named, UnreadMessage):
+            log.warning("channel_update_unnamed", channel=self._settings.name)
+            return
+        update_id = named.update_id
         arrival = self._arrival(raw, str(update_id))
         if arrival is not None:
             await deliver(arrival.message, arrival.complete)
