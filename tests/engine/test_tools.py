@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.adapters.policy.cedar import CedarPolicy
 from palyra.adapters.providers.prepared_turns import PreparedCall, Turn
 from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.tools.fs_patch import FsPatch
@@ -18,6 +19,7 @@ from palyra.core.tools import CallNature, Capability, Made, MissingTool, Runtime
 from palyra.core.trust import Trust
 from palyra.engine.api.requests import ApprovalAnswer, ApprovalsQuery
 from palyra.engine.engine import Engine
+from palyra.ports.policy import PolicyAnswer, PolicyQuestion
 from palyra.ports.processes import NoProcesses
 from palyra.ports.provider import Delta, ModelRequest
 from palyra.ports.tools import Tool, ToolCallContext
@@ -299,15 +301,30 @@ async def test_patch_of_a_tainted_file_leaves_a_tainted_file(tmp_path: Path) -> 
     assert read.trust is Trust.EXTERNAL
 
 
+class LeavingServer(CedarPolicy):
+    """The server restarts right after its call was judged for the answer."""
+
+    def __init__(self, source: Passing) -> None:
+        super().__init__()
+        self._source = source
+        self.is_leaving = False
+
+    def judge(self, question: PolicyQuestion) -> PolicyAnswer:
+        if self.is_leaving:
+            self._source.now, self._source.gone = (), (MissingTool("mcp.a.*", "the server a is starting."),)
+        return super().judge(question)
+
+
 async def test_call_waits_for_a_server_that_starts_again(tmp_path: Path) -> None:
     workshop = Workshop(tmp_path, [Script(turns=(calls("mcp.a.b"), says("Tried.")))])
     source = Passing()
     source.now = (Trying("mcp.a.b", Runtime.MCP),)
     workshop.sources = [source]
+    workshop.policy = policy = LeavingServer(source)
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask())
         await wait_for(engine, record.id, "run.waiting")
-        source.now, source.gone = (), (MissingTool("mcp.a.*", "the server a is starting."),)
+        policy.is_leaving = True
         (card,) = await engine.approvals.list(OWNER, ApprovalsQuery())
         await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
         await wait_for(engine, record.id, "tool.started")
@@ -321,10 +338,11 @@ async def test_waiting_for_a_server_can_be_cancelled(tmp_path: Path) -> None:
     source = Passing()
     source.now = (Trying("mcp.a.b", Runtime.MCP),)
     workshop.sources = [source]
+    workshop.policy = policy = LeavingServer(source)
     async with workshop.open() as engine:
         record = await engine.runs.start(OWNER, ask())
         await wait_for(engine, record.id, "run.waiting")
-        source.now, source.gone = (), (MissingTool("mcp.a.*", "the server a is starting."),)
+        policy.is_leaving = True
         (card,) = await engine.approvals.list(OWNER, ApprovalsQuery())
         await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW))
         await wait_for(engine, record.id, "tool.started")
