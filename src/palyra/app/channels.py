@@ -102,16 +102,7 @@ def make_adapter(section: ChannelConfig, secrets: SecretLookup, client: HttpClie
                 )
             )
         case ChannelKind.DISCORD:
-            from palyra.adapters.channels.discord import DiscordChannel, DiscordSettings
-
-            return DiscordChannel(
-                DiscordSettings(
-                    name=section.name,
-                    token=secrets.source(section.token),
-                    api_url=section.api_url,
-                    guilds=section.guilds,
-                )
-            )
+            return _make_discord(section, secrets)
         case ChannelKind.EMAIL:
             from palyra.adapters.channels.email import EmailChannel, EmailSettings
 
@@ -123,6 +114,19 @@ def make_adapter(section: ChannelConfig, secrets: SecretLookup, client: HttpClie
                     password=secrets.source(section.token),
                 )
             )
+
+
+def _make_discord(section: ChannelConfig, secrets: SecretLookup) -> ChannelAdapter:
+    from palyra.adapters.channels.discord import DiscordChannel, DiscordSettings
+
+    return DiscordChannel(
+        DiscordSettings(
+            name=section.name,
+            token=secrets.source(section.token),
+            api_url=section.api_url,
+            guilds=section.guilds,
+        )
+    )
 
 
 def answers_by_policy(policy: AccessPolicy) -> MayAnswer:

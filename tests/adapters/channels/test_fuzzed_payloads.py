@@ -42,7 +42,7 @@ pytest.importorskip("slack_sdk", reason="the extra slack is not installed")
 pytest.importorskip("discord", reason="the extra discord is not installed")
 
 BATCH = 25
-QUICK = settings(max_examples=examples(1), deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(3), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def _deep(levels: int) -> Any:

@@ -333,11 +333,10 @@ def _read_by_ourselves(client: "discord.Client") -> None:
     parsers["INTERACTION_CREATE"] = partial(client.dispatch, "palyra_interaction")
 
 
-def _unless_odd(parse: Callable[[Any], None], payload: Any) -> None:
-    try:
-        parse(payload)
-    except Exception as error:  # The edge of a message: the next event is read.
-        log.warning("channel_event_unread", why=type(error).__name__)
+def _unless_odd(parse: Callable[[Any], object], payload: Any) -> None:
+    found = read_or_mark("", (name_of(payload),), partial(parse, payload))
+    if isinstance(found, UnreadMessage):
+        log.warning("channel_event_unread", ids=found.message_ids, why=found.reason)
 
 
 def _client_class(library: Any) -> Any:

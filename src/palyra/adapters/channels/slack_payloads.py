@@ -65,14 +65,14 @@ class SlackEnvelope(msgspec.Struct, frozen=True):
     is_ext_shared_channel: bool = False
 
 
-class SlackConnectionInfo(msgspec.Struct, frozen=True):
+class SlackConnection(msgspec.Struct, frozen=True):
     app_id: str | None = None
 
 
 class SlackGreeting(msgspec.Struct, frozen=True):
     """The first message of a socket."""
 
-    connection_info: SlackConnectionInfo | None = None
+    connection: SlackConnection | None = msgspec.field(name="connection_info", default=None)
 
 
 class SlackEventKind(msgspec.Struct, frozen=True):
@@ -170,8 +170,8 @@ class SlackReader:
     def greet(self, told: object) -> None:
         """Keeps the app that the socket's greeting names."""
         greeting = _typed(told, SlackGreeting)
-        if self.app_id is None and greeting.connection_info is not None:
-            self.app_id = greeting.connection_info.app_id
+        if self.app_id is None and greeting.connection is not None:
+            self.app_id = greeting.connection.app_id
 
     def read(self, payload: object) -> SlackSaid | None:
         """Reads an event, a pressed button or a slash command. None if it says nothing to us.
