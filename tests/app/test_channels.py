@@ -25,7 +25,7 @@ def config() -> Config:
 
 def test_every_kind_of_the_example_has_its_adapter_without_its_library(tmp_path: Path) -> None:
     secrets = SecretSources(Home(tmp_path), {})
-    made = {each.rules.name: each for each in make_channels(config(), secrets, HttpClient(), SystemClock())}
+    made = {each.rules.name: each for each in make_channels(config(), secrets, HttpClient(), SystemClock(), b"key")}
     assert {name: each.adapter.traits.kind.value for name, each in made.items()} == {
         "team": "slack", "tickets": "webhook", "phone": "telegram", "mail": "email",
     }  # fmt: skip

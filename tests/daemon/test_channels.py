@@ -57,6 +57,6 @@ def test_an_account_is_paired_and_a_channel_looked_after_by_commands(tmp_path: P
         palyra(daemon, "channels", "pause", "hook")
         assert send(daemon, "e4", "hello")[0] == 503
         assert palyra(daemon, "channels", "resume", "hook").startswith("hook is resumed")
-        assert "no message is dead or uncertain" in palyra(daemon, "channels", "dead-letters")
+        assert "no message is dead, unread or uncertain" in palyra(daemon, "channels", "dead-letters")
         # The journal with a question on its system tape is sound, also offline.
         assert daemon.call("GET", "/api/v1/journal/verify")[1]["ok"] is True

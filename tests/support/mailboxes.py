@@ -1,7 +1,9 @@
 """A mailbox on loopback for Python's own clients: the few commands of IMAP and SMTP that they use."""
 
 import asyncio
+import imaplib
 import re
+import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -23,16 +25,29 @@ class MailServer:
     sent: list[EmailMessage] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     needs_login: bool = False
+    arrived: dict[int, str] = field(default_factory=dict)
 
     def receive(self, text: str, sender: str = "Alice <alice@example.com>", **headers: str) -> None:
-        mail = EmailMessage()
+        mail = EmailMessage(policy=default.clone(max_line_length=900))
         mail["From"], mail["To"], mail["Subject"] = sender, "palyra@example.com", "A question"
         named = {"Message-ID": f"<m{len(self.mails) + 1}@example.com>"}
         named["Authentication-Results"] = "mx.example.com; dmarc=pass header.from=example.com"
         for name, value in {**named, **{key.replace("_", "-"): each for key, each in headers.items()}}.items():
             mail[name] = value
         mail.set_content(text)
-        self.mails[len(self.mails) + 1] = mail.as_bytes()
+        self.put(mail.as_bytes())
+
+    def put(self, raw: bytes, arrived_at_s: float | None = None) -> int:
+        """Lays bytes into the mailbox, as some server of some time took them."""
+        uid = len(self.mails) + 1
+        self.arrived[uid] = imaplib.Time2Internaldate(time.time() if arrived_at_s is None else arrived_at_s)
+        self.mails[uid] = raw
+        return uid
+
+    def reply(self, text: str, sender: str = "alice@example.com", **headers: str) -> None:
+        """Answers the last mail that was sent to somebody."""
+        named = str(self.sent[-1]["Message-ID"])
+        self.receive(text, sender, **{"In_Reply_To": named, "References": named, **headers})
 
     async def imap(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"* OK ready\r\n")
@@ -49,12 +64,15 @@ class MailServer:
         if command.startswith("LOGIN"):
             return f"{tag} {'OK done' if PASSWORD in exact else 'NO wrong password'}\r\n".encode()
         if command.startswith("UID SEARCH"):
-            uids = " ".join(str(uid) for uid in self.mails if uid not in self.seen)
+            uids = " ".join(str(uid) for uid in list(self.mails) if uid not in self.seen or " ALL" in command)
             return f"* SEARCH {uids}\r\n{tag} OK done\r\n".encode()
         found = re.match(r"UID (FETCH|STORE) (\d+)", command)
         if found and found[1] == "FETCH":
             body = self.mails[int(found[2])]
-            head = f"* 1 FETCH (UID {found[2]} BODY[] {{{len(body)}}}\r\n".encode()
+            arrived = self.arrived[int(found[2])] if "INTERNALDATE" in command else ""
+            body = body.partition(b"\n\n")[0] + b"\n\n" if "HEADER" in command else body
+            said = f"INTERNALDATE {arrived} " if arrived else ""
+            head = f"* 1 FETCH (UID {found[2]} {said}BODY[] {{{len(body)}}}\r\n".encode()
             return head + body + f")\r\n{tag} OK done\r\n".encode()
         if found:
             self.seen.add(int(found[2]))

@@ -76,7 +76,7 @@ async def _check(channel: ChannelConfig, values: Mapping[str, str]) -> ChannelCh
     client = HttpClient()
     try:
         async with asyncio.timeout(CHECK_S):
-            return await make_adapter(channel, _GivenSecrets(values), client, SystemClock()).check()
+            return await make_adapter(channel, _GivenSecrets(values), client, SystemClock(), b"").check()
     except TimeoutError as cause:
         raise Unavailable("channel_silent", f"the platform did not answer in {CHECK_S:.0f} s") from cause
     finally:

@@ -26,10 +26,10 @@ class SecretLookup(Protocol):
 
 
 def make_channels(
-    config: Config, secrets: SecretSources, client: HttpClient, clock: Clock
+    config: Config, secrets: SecretSources, client: HttpClient, clock: Clock, key: bytes
 ) -> tuple[ConfiguredChannel, ...]:
     return tuple(
-        ConfiguredChannel(make_rules(section), make_adapter(section, secrets, client, clock))
+        ConfiguredChannel(make_rules(section), make_adapter(section, secrets, client, clock, key))
         for section in config.channels
     )
 
@@ -60,7 +60,10 @@ def make_rules(section: ChannelConfig) -> ChannelRules:
     )
 
 
-def make_adapter(section: ChannelConfig, secrets: SecretLookup, client: HttpClient, clock: Clock) -> ChannelAdapter:
+def make_adapter(
+    section: ChannelConfig, secrets: SecretLookup, client: HttpClient, clock: Clock, key: bytes
+) -> ChannelAdapter:
+    """Makes what is behind a channel. `key` is the node's; it marks the ids of its mails."""
     match section.kind:
         case ChannelKind.WEBHOOK:
             from palyra.adapters.channels.webhook import WebhookChannel, WebhookSettings
@@ -104,16 +107,22 @@ def make_adapter(section: ChannelConfig, secrets: SecretLookup, client: HttpClie
         case ChannelKind.DISCORD:
             return _make_discord(section, secrets)
         case ChannelKind.EMAIL:
-            from palyra.adapters.channels.email import EmailChannel, EmailSettings
+            return _make_email(section, secrets, key)
 
-            return EmailChannel(
-                EmailSettings(
-                    name=section.name,
-                    imap=section.imap or "",
-                    smtp=section.smtp or "",
-                    password=secrets.source(section.token),
-                )
-            )
+
+def _make_email(section: ChannelConfig, secrets: SecretLookup, key: bytes) -> ChannelAdapter:
+    from palyra.adapters.channels.email import EmailChannel, EmailSettings
+
+    return EmailChannel(
+        EmailSettings(
+            name=section.name,
+            imap=section.imap or "",
+            smtp=section.smtp or "",
+            password=secrets.source(section.token),
+            key=key,
+            authserv_id=section.authserv_id,
+        )
+    )
 
 
 def _make_discord(section: ChannelConfig, secrets: SecretLookup) -> ChannelAdapter:

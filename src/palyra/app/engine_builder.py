@@ -138,7 +138,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
         routines=make_routines(config),
         meter=telemetry.meter,
         observers=telemetry.observers,
-        channels=make_channels(config, secrets, parts.client, stores.clock),
+        channels=make_channels(config, secrets, parts.client, stores.clock, stores.sealer.marker_key),
         may_answer=answers_by_policy(parts.policy),
         token_holders=parts.token_holders,
     )

@@ -251,6 +251,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     mapping: dict[str, str] = msgspec.field(default_factory=dict)
     imap: Annotated[str | None, Parsed(parse_imap_url)] = None
     smtp: Annotated[str | None, Parsed(parse_smtp_url)] = None
+    authserv_id: OptionalText = None
     when_busy: ChannelBusy = ChannelBusy.STEER
     coalesce_ms: Annotated[int, Meta(ge=0, le=5_000)] | None = None
     conversation: OptionalText = None

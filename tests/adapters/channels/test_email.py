@@ -5,8 +5,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from palyra.adapters.channels import email as module
 from palyra.adapters.channels.email import EmailChannel, EmailSettings
@@ -25,7 +23,11 @@ from tests.support.waiting import until
 HELLO = [Script(turns=tuple(says("Here is the answer.") for _ in range(9)))]
 
 
-def channel(server: MailServer, password: str = PASSWORD) -> EmailChannel:
+KEY = b"of the node"
+AUTHSERV = "mx.example.com"
+
+
+def channel(server: MailServer, password: str = PASSWORD, authserv_id: str | None = AUTHSERV) -> EmailChannel:
     return EmailChannel(
         EmailSettings(
             name="mail",
@@ -33,17 +35,21 @@ def channel(server: MailServer, password: str = PASSWORD) -> EmailChannel:
             smtp=f"smtp://palyra%40example.com@127.0.0.1:{server.smtp_port}",
             password=lambda: password,
             poll_s=0.02,
+            key=KEY,
+            authserv_id=authserv_id,
         )
     )
 
 
 @asynccontextmanager
-async def mailbox(root: Path, **fields: object) -> AsyncIterator[tuple[ChannelScene, MailServer]]:
+async def mailbox(
+    root: Path, authserv_id: str | None = AUTHSERV, **fields: object
+) -> AsyncIterator[tuple[ChannelScene, MailServer]]:
     async with mail_server() as server:
         workshop = Workshop(root, HELLO)
         workshop.may_answer = permits
         given_rules = rules(name="mail", kind=ChannelKind.EMAIL, **fields)
-        workshop.channels = (ConfiguredChannel(given_rules, channel(server)),)
+        workshop.channels = (ConfiguredChannel(given_rules, channel(server, authserv_id=authserv_id)),)
         async with workshop.open() as engine:
             yield ChannelScene(engine, MemoryPlatform(), workshop), server
 
@@ -59,24 +65,6 @@ async def test_a_mail_is_answered_in_its_thread_and_seen_after_it_was_taken(tmp_
         assert mail["Auto-Submitted"] == "auto-replied"
         assert mail.get_content().strip() == "Here is the answer."
         await until(lambda: server.seen == {1})
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("/approve\n\nOn Mon, 2 Mar 2026 at 10:00, palyra@example.com\nwrote:\n> May I?\n", "/approve"),
-        ("/deny 01AB\n \n-- \nAlice\n", "/deny 01AB"),
-        ("AB12-CD34\n\nSent from my phone\n", "AB12-CD34"),
-        ("/approve\nbut only tomorrow\n", "/approve\nbut only tomorrow"),
-        ("Look at this:\n\n/approve\n", "Look at this:\n\n/approve"),
-    ],
-)
-def test_a_command_in_a_mail_ends_before_the_signature_and_the_quote(text: str, expected: str) -> None:
-    server = MailServer()
-    server.receive(text)
-    read = channel(server)._read("1", server.mails[1])
-    assert read is not None
-    assert read.text == expected
 
 
 async def test_threads_are_sessions_of_their_own(tmp_path: Path) -> None:
@@ -131,12 +119,6 @@ async def test_a_wrong_password_is_told() -> None:
         assert (await channel(server).check()).known_as == "palyra@example.com"
         with pytest.raises(Unavailable, match="mailbox_refused"):
             await channel(server, "guess").check()
-
-
-@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: f"From: a@b.c\nX: {text}".encode()))
-def test_no_mail_breaks_the_reader(raw: bytes) -> None:
-    made = EmailChannel(EmailSettings(name="m", imap="imap://p@h", smtp="smtp://p@h", password=lambda: ""))
-    made._read("1", raw)
 
 
 async def test_files_are_attached_to_the_mail(tmp_path: Path) -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from palyra.adapters.channels.mail_reader import FetchedMail, MailReader
 from palyra.adapters.channels.slack_payloads import written_at_ms
 from palyra.core.channels.model import InboundMessage
 from palyra.engine.channels.intake import ChannelIntake
 from palyra.ports.channels import Arrival, Complete
-from tests.adapters.channels import test_email, test_telegram
+from tests.adapters.channels import test_telegram
 from tests.adapters.channels.test_discord_history import Home
 from tests.support.discord import discord_server
-from tests.support.mailboxes import MailServer, mail_server
 from tests.support.waiting import until
 
 HOUR_MS = 3_600_000
@@ -37,20 +37,13 @@ def test_slack_names_a_message_by_its_time(stamp: str, expected: int | None) -> 
     assert written_at_ms(stamp) == expected
 
 
-@pytest.mark.parametrize(
-    ("date", "expected"),
-    [("Sun, 15 Jun 2025 15:06:40 +0000", 1_750_000_000_999), ("yesterday", None), ("", None)],
-)
-async def test_a_mail_has_a_date(date: str, expected: int | None) -> None:
-    async with mail_server() as server:
-        assert _read_mail(server, date) == expected
-
-
-def _read_mail(server: MailServer, date: str) -> int | None:
-    raw = f"From: alice@example.com\r\nDate: {date}\r\n\r\n/approve\r\n".encode()
-    message = test_email.channel(server)._read("1", raw)
-    assert message is not None
-    return message.written_at_ms
+def test_a_mail_has_the_time_at_which_its_server_got_it_and_never_its_own() -> None:
+    raw = b"From: alice@example.com\r\nDate: Sun, 15 Jun 2036 15:06:40 +0000\r\n\r\n/approve\r\n"
+    reader = MailReader(channel="mail", address="palyra@example.com", key=b"key")
+    for arrived_at_ms, expected in ((1_750_000_000_999, 1_750_000_000_999), (None, 0)):
+        read = reader.read(FetchedMail(uid="1", raw=raw, arrived_at_ms=arrived_at_ms))
+        assert read is not None
+        assert read[0].written_at_ms == expected
 
 
 async def test_discord_tells_it_of_a_message_of_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,45 +1,35 @@
 """E-mail: a mailbox read by IMAP, answers sent by SMTP, threads kept by their headers.
 
-Owns: reading mails into messages, who a sender is, and the headers of answers.
-Does not own: what becomes of a message (core.channels).
-A From header can be forged, so a sender counts as verified only if the mailbox's own server recorded that DMARC passed.
-A mail is marked as seen only after it was taken. Mails of programs are never answered, so that no two robots talk.
-The libraries are Python's own; they block, so they run in threads.
+Owns: the mailbox, the headers of answers, and that each of our mails goes to one address, with an id that proves it.
+Does not own: reading a mail (mail_reader), what becomes of a message (core.channels).
+A mail is marked as seen only after it was taken, or kept as a dead letter. Mails of programs are never answered, so that
+no two robots talk. The libraries are Python's own; they block, so they run in threads.
 """
 
 import asyncio
-import hashlib
 import imaplib
 import smtplib
 import ssl
-from collections import OrderedDict
+import time
+from collections import Counter, OrderedDict
 from collections.abc import Callable
-from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import default as default_policy
-from email.utils import formatdate, parseaddr, parsedate_to_datetime
+from email.utils import formatdate
 from functools import partial
 from typing import TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
-import structlog
 
-from palyra.core.channels.commands import parse_command
+from palyra.adapters.channels.mail_reader import SUBJECT, SUBJECT_LENGTH_MAX, FetchedMail, MailReader, ids_of
 from palyra.core.channels.file_names import file_name
-from palyra.core.channels.model import (
-    ATTACHMENTS_MAX,
-    DISPLAY_LENGTH_MAX,
-    ID_LENGTH_MAX,
-    TEXT_LENGTH_MAX,
-    ChannelKind,
-    InboundAttachment,
-    InboundMessage,
-)
-from palyra.core.channels.pairing_codes import find_shown_code
+from palyra.core.channels.mail_trust import MailHeaders, is_address, make_mail_id, read_headers, topmost_authserv_id
+from palyra.core.channels.model import ChannelKind
 from palyra.core.channels.signatures import refusal
-from palyra.core.errors import Invalid, Unavailable
-from palyra.core.pages.readable import make_readable
+from palyra.core.channels.unread import UnreadMessage, read_or_mark
+from palyra.core.errors import Unavailable
+from palyra.core.plurals import counted
 from palyra.ports.channels import (
     Arrival,
     ChannelCheck,
@@ -61,23 +51,30 @@ MAIL_BYTES_MAX = 10 * 1024 * 1024
 FILES_BYTES_MAX = 10_000_000  # Of one mail. Most servers take 25 MB, and base64 makes a file a third larger.
 MAILS_AT_ONCE_MAX = 50
 SUBJECTS_MAX = 1_000
-SUBJECT = "Your message"
+# Python would encode ids that are longer than a line, and no answer could name them again. SMTP takes 998 letters.
+LONG_LINES = default_policy.clone(max_line_length=900)
+NEWEST_COUNT = 20  # Mails that a check looks at.
+NAMES_SHOWN_MAX = 3
+SURE = "Write authserv_id only for a server that writes this header into each mail and removes those of senders with its name"
 PORTS = {"imap": 143, "imaps": 993, "smtp": 25, "smtps": 465}
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
-_ROBOTS = ("bulk", "list", "junk", "auto_reply")
 
-log = structlog.get_logger()
 Found = TypeVar("Found")
 
 
 class EmailSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """`imap` and `smtp` are addresses such as `imaps://palyra@mail.example.com`; the user's name is the mailbox."""
+    """`imap` and `smtp` are addresses such as `imaps://palyra@mail.example.com`; the user's name is the mailbox.
+
+    `key` marks the ids of our mails. `authserv_id` is the server whose Authentication-Results count; None is no server.
+    """
 
     name: str
     imap: str
     smtp: str
     password: Callable[[], str | None]
     poll_s: float = POLL_S
+    key: bytes = b""
+    authserv_id: str | None = None
 
 
 class EmailChannel:
@@ -85,6 +82,9 @@ class EmailChannel:
         self._settings = settings
         self._imap, self._smtp = urlsplit(settings.imap), urlsplit(settings.smtp)
         self._subjects: OrderedDict[str, str] = OrderedDict()
+        self._reader = MailReader(
+            channel=settings.name, address=self._address, key=settings.key, authserv_id=settings.authserv_id
+        )
         self.traits = ChannelTraits(
             kind=ChannelKind.EMAIL,
             length_max=LENGTH_MAX,
@@ -95,19 +95,26 @@ class EmailChannel:
 
     async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         while True:
-            for uid, raw in await self._asked(self._unseen):
-                await self._take(deliver, self._read(uid, raw))
-                await self._asked(partial(self._mark_seen, uid))
+            deferred: Unavailable | None = None
+            for mail in await self._asked(self._unseen):
+                try:
+                    await self._take(deliver, mail)
+                except Unavailable as error:
+                    deferred = error  # It stays unseen and is read again; those behind it do not wait for it.
+            if deferred is not None:
+                raise deferred
             report.up()
             await asyncio.sleep(self._settings.poll_s)
 
-    async def _take(self, deliver: Deliver, message: InboundMessage | None) -> None:
-        if message is None:
-            return
-        try:
+    async def _take(self, deliver: Deliver, mail: FetchedMail) -> None:
+        read = await asyncio.to_thread(read_or_mark, self._settings.name, ids_of(mail), lambda: self._reader.read(mail))
+        if isinstance(read, UnreadMessage):
+            await deliver(read)
+        elif read is not None:
+            message, subject = read
+            self._remember(message.conversation_id, subject)
             await deliver(message)
-        except Invalid as error:
-            log.warning("channel_message_refused", channel=self._settings.name, code=error.code)
+        await self._asked(partial(self._mark_seen, mail.uid))
 
     async def send(self, part: OutgoingPart) -> SentMessage:
         mail = self._answer(part)
@@ -138,8 +145,9 @@ class EmailChannel:
         raise refusal()
 
     async def check(self) -> ChannelCheck:
-        await self._asked(lambda: self._with_inbox(lambda inbox: None))
-        return ChannelCheck(known_as=self._address)
+        """Logs in, and says whose results the newest mails bring: what to write into `authserv_id`."""
+        newest = await self._asked(self._newest_headers)
+        return ChannelCheck(known_as=self._address, note=_found_note(newest, self._settings.authserv_id))
 
     @property
     def _address(self) -> str:
@@ -169,15 +177,17 @@ class EmailChannel:
         finally:
             inbox.shutdown()
 
-    def _unseen(self) -> list[tuple[str, bytes]]:
-        def read(inbox: imaplib.IMAP4) -> list[tuple[str, bytes]]:
-            _, found = inbox.uid("SEARCH", "UNSEEN", "SMALLER", str(MAIL_BYTES_MAX))
-            uids = (found[0] or b"").decode().split()[:MAILS_AT_ONCE_MAX]
-            mails = []
-            for uid in uids:
-                _, parts = inbox.uid("FETCH", uid, "(BODY.PEEK[])")
-                mails += [(uid, part[1]) for part in parts if isinstance(part, tuple)][:1]
-            return mails
+    def _unseen(self) -> list[FetchedMail]:
+        def read(inbox: imaplib.IMAP4) -> list[FetchedMail]:
+            uids = _uids(inbox, "UNSEEN", "SMALLER", str(MAIL_BYTES_MAX))[:MAILS_AT_ONCE_MAX]
+            return [mail for uid in uids if (mail := _fetched(inbox, uid, "(INTERNALDATE BODY.PEEK[])")) is not None]
+
+        return self._with_inbox(read)
+
+    def _newest_headers(self) -> list[MailHeaders]:
+        def read(inbox: imaplib.IMAP4) -> list[MailHeaders]:
+            found = [_fetched(inbox, uid, "(BODY.PEEK[HEADER])") for uid in _uids(inbox, "ALL")[-NEWEST_COUNT:]]
+            return [read_headers(mail.raw) for mail in found if mail is not None]
 
         return self._with_inbox(read)
 
@@ -206,48 +216,23 @@ class EmailChannel:
             raise
         return server
 
-    def _read(self, uid: str, raw: bytes) -> InboundMessage | None:
-        """Reads a mail. None if a program sent it, or we did."""
-        mail = message_from_bytes(raw, policy=default_policy)
-        display, address = parseaddr(str(mail.get("From", "")))
-        address = address.lower()
-        if "@" not in address or address == self._address.lower() or _is_robot(mail):
-            return None
-        message_id = str(mail.get("Message-ID", f"uid-{uid}")).strip()[:ID_LENGTH_MAX]
-        root = (str(mail.get("References", "")).split() or [str(mail.get("In-Reply-To", "")).strip() or message_id])[0]
-        conversation_id = f"{address[:200]}#{hashlib.sha256(root.encode()).hexdigest()[:12]}"
-        self._remember(conversation_id, str(mail.get("Subject", SUBJECT)))
-        return InboundMessage(
-            envelope_id=hashlib.sha256(f"{address} {message_id}".encode()).hexdigest(),
-            channel=self._settings.name,
-            conversation_id=conversation_id,
-            thread_id=root[:ID_LENGTH_MAX],
-            sender_id=address[:ID_LENGTH_MAX],
-            sender_display=display[:DISPLAY_LENGTH_MAX],
-            sender_verified=_is_verified(mail),
-            text=_text(mail)[:TEXT_LENGTH_MAX],
-            is_direct=True,
-            attachments=_attachments(mail),
-            message_id=message_id,
-            written_at_ms=_written_at_ms(mail),
-        )
-
     def _remember(self, conversation_id: str, subject: str) -> None:
-        self._subjects[conversation_id] = " ".join(subject.split())[:200]
+        self._subjects[conversation_id] = subject[:SUBJECT_LENGTH_MAX]
         self._subjects.move_to_end(conversation_id)
         if len(self._subjects) > SUBJECTS_MAX:
             self._subjects.popitem(last=False)
 
     def _answer(self, part: OutgoingPart) -> EmailMessage:
         address = part.conversation_id.rpartition("#")[0] or part.conversation_id
-        if "@" not in address or any(letter in address for letter in "\r\n,;<> "):
+        if not is_address(address):
             raise SendFailed("the conversation is no e-mail address", is_final=True)
         subject = self._subjects.get(part.conversation_id, SUBJECT)
-        mail = EmailMessage()
+        mail = EmailMessage(policy=LONG_LINES)
         mail["From"], mail["To"] = self._address, address
         mail["Subject"] = subject if subject.lower().startswith("re:") else f"Re: {subject}"
         mail["Date"] = formatdate(localtime=False)
-        mail["Message-ID"] = f"<{part.key}@{self._address.partition('@')[2] or 'palyra'}>"
+        marked = make_mail_id(self._settings.key, self._settings.name, part.key, address, part.began_at_ms)
+        mail["Message-ID"] = f"<{marked}@{self._address.partition('@')[2] or 'palyra'}>"
         mail["Auto-Submitted"] = "auto-replied"
         references = [each for each in (part.thread_id, part.reply_to) if each is not None]
         if references:
@@ -262,12 +247,38 @@ class EmailChannel:
         return mail
 
 
-def _written_at_ms(mail: EmailMessage) -> int | None:
-    """Returns when its sender says that the mail was written, at the end of that second."""
-    try:
-        return int(parsedate_to_datetime(str(mail["Date"])).timestamp()) * 1000 + 999
-    except (ValueError, TypeError, OverflowError, OSError):
+def _uids(inbox: imaplib.IMAP4, *asked: str) -> list[str]:
+    _, found = inbox.uid("SEARCH", *asked)
+    return (found[0] or b"").decode("ascii", "replace").split()
+
+
+def _fetched(inbox: imaplib.IMAP4, uid: str, wanted: str) -> FetchedMail | None:
+    """Fetches a mail, with the server's own time if that was wanted. None if it is gone."""
+    _, parts = inbox.uid("FETCH", uid, wanted)
+    raw = next((part[1] for part in parts if isinstance(part, tuple)), None)
+    if raw is None:
         return None
+    said = b" ".join(part[0] if isinstance(part, tuple) else part for part in parts if part)
+    arrived = imaplib.Internaldate2tuple(said)
+    # The mailbox tells seconds: the end of that second.
+    return FetchedMail(
+        uid=uid, raw=raw, arrived_at_ms=None if arrived is None else int(time.mktime(arrived)) * 1000 + 999
+    )
+
+
+def _found_note(newest: list[MailHeaders], configured: str | None) -> str:
+    """Says whose Authentication-Results the newest mails bring, and what follows for the configuration."""
+    seen = Counter(topmost_authserv_id(each) or "" for each in newest)
+    named = [f'"{name}" in {count}' for name, count in seen.most_common(NAMES_SHOWN_MAX) if name]
+    without = f", none that can be read in {seen['']}" if seen[""] else ""
+    shown = ", ".join(named) or "nobody"
+    told = f"of the newest {counted(len(newest), 'mail')}, the topmost Authentication-Results are of: {shown}{without}"
+    if configured is None:
+        return f"no authserv_id is configured, so mails are verified only by answering ours; {told}. {SURE}"
+    if newest and not any(name.lower() == configured.lower() for name in seen):
+        unnamed = "which none of them names, so mails are verified only by answering ours"
+        return f'authserv_id is "{configured}", {unnamed}; {told}'
+    return f'authserv_id is "{configured}"; {told}'
 
 
 def _connected(url: SplitResult) -> smtplib.SMTP:
@@ -301,51 +312,3 @@ def _endpoint(url: SplitResult) -> tuple[str, int]:
 
 def _header(text: str) -> str:
     return " ".join(text.split())
-
-
-def _is_robot(mail: EmailMessage) -> bool:
-    submitted = str(mail.get("Auto-Submitted", "no")).lower()
-    return (
-        submitted != "no"
-        or str(mail.get("Precedence", "")).strip().lower() in _ROBOTS
-        or "List-Id" in mail
-        or str(mail.get("Return-Path", "")).strip() == "<>"
-    )
-
-
-def _is_verified(mail: EmailMessage) -> bool:
-    """Only the topmost header is the mailbox's own server's; a sender may have written those below it."""
-    results = mail.get_all("Authentication-Results", [])
-    return bool(results) and "dmarc=pass" in str(results[0]).lower().replace(" ", "")
-
-
-def _text(mail: EmailMessage) -> str:
-    """Returns the mail's own words, without what it quotes at its end."""
-    part = mail.get_body(preferencelist=("plain", "html"))
-    if part is None:
-        return ""
-    try:
-        content = str(part.get_content())
-    except (LookupError, UnicodeError, KeyError):
-        return ""
-    text = make_readable(content, "").text if part.get_content_type() == "text/html" else content
-    lines = text.splitlines()
-    while lines and (lines[-1].startswith(">") or not lines[-1].strip()):
-        lines.pop()
-    return _command_alone("\n".join(line.rstrip() for line in lines).strip())
-
-
-def _command_alone(text: str) -> str:
-    """Returns a command or a pairing code without what follows its paragraph: in replies a signature and a quote do."""
-    first = text.partition("\n\n")[0]
-    return first if parse_command(first) is not None or find_shown_code(first) is not None else text
-
-
-def _attachments(mail: EmailMessage) -> tuple[InboundAttachment, ...]:
-    read: list[InboundAttachment] = []
-    for part in mail.iter_attachments():
-        body = part.get_payload(decode=True)
-        if isinstance(body, bytes) and len(read) < ATTACHMENTS_MAX:
-            name = part.get_filename() or "attachment"
-            read.append(InboundAttachment(name=name[:200], media_type=part.get_content_type(), body=body))
-    return tuple(read)

@@ -106,9 +106,12 @@ def _add_guided(context: typer.Context, guide: ChannelGuide, name: str, api_url:
     print_line(f"    palyra pair --channel {shown(name)}")
 
 
+@app.command("check")
 @app.command("test")
 def try_token(context: typer.Context, name: NameArgument) -> None:
     """Try a channel's token, and say as whom the platform knows it. For a webhook: connect to its address.
+
+    For a mailbox it also says whose Authentication-Results the newest mails bring, for authserv_id in palyra.toml.
 
     Examples:
 
@@ -150,7 +153,7 @@ def dead_letters(
     context: typer.Context,
     channel: Annotated[str | None, typer.Option(metavar="CHANNEL", help="Only of this channel.")] = None,
 ) -> None:
-    """List messages that could not be sent, and those of which nobody knows whether they arrived.
+    """List messages that could not be sent or read, and those of which nobody knows whether they arrived.
 
     Examples:
 
@@ -172,11 +175,11 @@ def dead_letters(
         return
     rows = [
         (each.get("id"), each.get("channel"), each.get("conversation_id"), each.get("state"), _time(each),
-         each.get("error"), in_one_line(str(each.get("text")), TEXT_SHOWN_MAX))
+         each.get("error"), in_one_line(_told(each), TEXT_SHOWN_MAX))
         for each in found
     ]  # fmt: skip
     columns = ("id", "channel", "conversation", "state", "since", "error", "text")
-    print_rows(columns, rows, "no message is dead or uncertain; palyra channels list counts those that wait")
+    print_rows(columns, rows, "no message is dead, unread or uncertain; palyra channels list counts those that wait")
 
 
 @app.command()
@@ -202,7 +205,14 @@ def discard(context: typer.Context, message: MessageArgument) -> None:
 
 
 def _found(known_as: object, note: object) -> str:
-    return shown(f"the platform knows it as: {known_as}" if known_as else str(note))
+    told = [f"the platform knows it as: {known_as}"] if known_as else []
+    return shown("; ".join([*told, *([str(note)] if note else [])]))
+
+
+def _told(item: JsonObject) -> str:
+    """Returns the words of a message, or the ids of one that came in and could not be read."""
+    ids = item.get("message_ids")
+    return " ".join(map(str, ids)) if item.get("kind") == "unread" and isinstance(ids, list) else str(item.get("text"))
 
 
 def _print_message(context: typer.Context, message: JsonObject) -> None:

@@ -69,7 +69,8 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     that it has files which are read once it has its place in the conversation. `is_listed` says that the platform lists
     it in the conversation's history under `message_id`, so that it can be read there later. `written_at_ms` is when the
     platform got it, which may be days ago; None if it does not say. `earlier_sender_id` is what earlier releases called
-    the sender, if that was another id.
+    the sender, if that was another id. `may_command` is false where the sender is known, but not well enough for a
+    command: a mail that answers none of ours.
     """
 
     envelope_id: str
@@ -89,6 +90,7 @@ class InboundMessage(msgspec.Struct, frozen=True, kw_only=True):
     has_files: bool = False
     is_listed: bool = False
     written_at_ms: int | None = None
+    may_command: bool = True
     earlier_sender_id: str | None = None
 
 

@@ -121,7 +121,7 @@ def preview_id(answer: str) -> str:
 def dead_letter(unread: UnreadMessage, now_ms: int) -> OutboxItem:
     """Returns what is kept of a message that could not be read: where it is found, and why, none of its words."""
     return OutboxItem(
-        id=item_id(OutboxKind.UNREAD.value, unread.channel, unread.message_ids[0]),
+        id=item_id(OutboxKind.UNREAD.value, unread.channel, *unread.message_ids),
         channel=unread.channel,
         conversation_id=unread.conversation_id,
         kind=OutboxKind.UNREAD,

@@ -3,6 +3,7 @@
 Owns: deny lists, allow lists, the policy for direct messages, mentions in groups and broadcasts.
 Does not own: duplicates (they are looked up in the journal), whose a message is (identity), performing (engine.channels).
 Invariant: what no rule lets in is ignored, with the reason (deny by default). Who is ignored is told nothing.
+An unverified sender gives no command and no code, and is told nothing by whoever performs what is decided here.
 """
 
 import re
@@ -52,11 +53,15 @@ class UnknownCommandGiven(msgspec.Struct, frozen=True):
     word: str
 
 
+class CommandUnproven(msgspec.Struct, frozen=True):
+    """A command that came without the proof that its platform needs for one: the sender is told how to give it."""
+
+
 class WordsGiven(msgspec.Struct, frozen=True):
     text: str
 
 
-Routed = Ignored | PairingNeeded | CodeGiven | CommandGiven | UnknownCommandGiven | WordsGiven
+Routed = Ignored | PairingNeeded | CodeGiven | CommandGiven | CommandUnproven | UnknownCommandGiven | WordsGiven
 
 
 def route(message: InboundMessage, rules: ChannelRules, is_linked: bool) -> Routed:
@@ -78,7 +83,9 @@ def route(message: InboundMessage, rules: ChannelRules, is_linked: bool) -> Rout
         case DirectMessages.DENY:
             return Ignored("direct_denied")
         case DirectMessages.PAIRING:
-            code = find_code(message.text) if message.sender_verified else None
+            if not message.sender_verified:
+                return Ignored("sender_unverified")
+            code = find_code(message.text)
             return PairingNeeded() if code is None else CodeGiven(code)
         case _:
             assert_never(rules.dm_policy)
@@ -105,7 +112,7 @@ def _understood(message: InboundMessage, rules: ChannelRules) -> Routed:
     after_name = _after_name(message.text, rules)
     command = parse_command(message.pressed or message.text) or parse_command(after_name)
     if command is not None:
-        return CommandGiven(command)
+        return CommandGiven(command) if message.may_command else CommandUnproven()
     if message.pressed is not None:
         return Ignored("button_unknown")
     word = find_unknown_command(message.text) or find_unknown_command(after_name)
@@ -147,6 +154,7 @@ __all__ = [
     "CodeGiven",
     "CommandGiven",
     "CommandName",
+    "CommandUnproven",
     "Ignored",
     "PairingNeeded",
     "Routed",

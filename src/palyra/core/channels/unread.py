@@ -28,7 +28,7 @@ Read = TypeVar("Read")
 
 
 class UnreadMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that cannot be read. `message_ids` are what finds it on the platform, such as a UID; the first names it.
+    """A message that cannot be read. `message_ids` are what finds it on the platform, such as a UID; together they name it.
 
     `reason` is the daemon's own word, never the sender's.
     """
@@ -77,7 +77,7 @@ def reason_of(error: Exception) -> str:
     return f"it cannot be read: {type(error).__name__}"
 
 
-def plain_text(text: str, length_max: int) -> str:
+def plain_text(text: str, length_max: int | None = None) -> str:
     """Returns text that every database and encoder takes: halves of characters become the mark of a missing one."""
     return text[:length_max].encode("utf-8", "replace").decode("utf-8", "replace")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from palyra.core.channels.bursts import Burst, joined
 from palyra.core.channels.commands import unknown_command_text
@@ -26,6 +27,7 @@ from palyra.core.channels.model import (
 from palyra.core.channels.router import (
     CodeGiven,
     CommandGiven,
+    CommandUnproven,
     Ignored,
     PairingNeeded,
     Routed,
@@ -54,6 +56,7 @@ WAITING_MAX = 100  # Messages of one conversation that wait at once; beyond this
 CONVERSATIONS_MAX = 10_000
 FILES_S = 30.0  # How long a message may hold up its conversation while its files are read.
 PAIRING_HINT = "I do not know this account. Ask the operator for a pairing code, and send it to me here."
+COMMAND_UNPROVEN = "I take a command only in an answer to a message of mine. Please answer this one with it."
 CODE_WRONG = "That code does not work. Ask the operator for a new one."
 CODE_TAKEN = "Thank you. The operator was asked to link your account; you will hear from me."
 HINT_EVERY_MS = 3_600_000
@@ -73,7 +76,9 @@ class Receipt:
     reason: str = ""
 
 
+PLAIN_TYPES = ("application/octet-stream", "text/plain")
 DUPLICATE = Receipt(is_accepted=True, is_duplicate=True)
+ATTACHMENT_INVALID = "attachment_invalid"  # The engine's word for a file that is not what it says.
 ENVELOPE_TAKEN = "envelope_taken"  # The journal's word for a delivery that another commit has.
 
 
@@ -216,6 +221,9 @@ class ChannelIntake:
                 text = await self.commands.perform(command, case)
                 await self._commit(self._notice(message, text))
                 _answer(heard.waiting, Receipt(is_accepted=True))
+            case CommandUnproven():
+                await self._commit(self._notice(message, COMMAND_UNPROVEN))
+                _answer(heard.waiting, Receipt(is_accepted=False, reason="command_unproven"))
             case UnknownCommandGiven(word=word):
                 await self._commit(self._notice(message, unknown_command_text(word)))
                 _answer(heard.waiting, Receipt(is_accepted=True))
@@ -282,6 +290,12 @@ class ChannelIntake:
         while True:
             try:
                 return await self._start(burst, heard, channel), {each.envelope_id for each in burst.messages}
+            except Invalid as error:
+                plainer = _with_plainer_files(burst) if error.code == ATTACHMENT_INVALID else burst
+                if plainer == burst:
+                    raise
+                burst = plainer
+                continue
             except Conflict as error:
                 left = [each for each in burst.messages if not await self._is_taken(each)]
                 if error.code != ENVELOPE_TAKEN or len(left) == len(burst.messages):
@@ -313,16 +327,16 @@ class ChannelIntake:
             idempotency_key=None,
             when_busy=WhenBusy.STEER if rules.when_busy is ChannelBusy.STEER else WhenBusy.QUEUE,
             via=heard.speaker.via,
-            reply=_reply_to(last) if channel.adapter.traits.can_send else None,
+            reply=_reply_to(last) if channel.adapter.traits.can_send and last.sender_verified else None,
             writes=tuple(write for message in burst.messages for write in taken(message, now_ms)),
             leaves_questions=not self.directory.answers_for(heard.speaker, heard.place.owner),
         )
         return (await self.runs.start(heard.speaker.principal, request)).id
 
     def _notice(self, message: InboundMessage, text: str) -> tuple[Write, ...]:
-        """Returns the delivery as taken, and its answer where the channel has a way back."""
+        """Returns the delivery as taken, and its answer where there is a way back to who is known to have sent it."""
         now_ms = self.clock.now_ms()
-        if text and self.directory.get(message.channel).adapter.traits.can_send:
+        if text and message.sender_verified and self.directory.get(message.channel).adapter.traits.can_send:
             return notice_writes(message, text, now_ms)
         return taken(message, now_ms)
 
@@ -361,6 +375,26 @@ async def _completed(complete: Complete) -> InboundMessage:
         message = await complete()
     require_plain(message)
     return message
+
+
+def _with_plainer_files(burst: Burst) -> Burst:
+    """Returns a message whose files promise nothing, as one was not what it said; or without them, if they promised none.
+
+    The words count more than a picture that is broken.
+    """
+    if any(each.media_type not in PLAIN_TYPES for message in burst.messages for each in message.attachments):
+        return Burst(messages=tuple(_plainer(message) for message in burst.messages))
+    names = [[each.name for each in message.attachments] for message in burst.messages]
+    bare = [with_attachments(message, (), missed) for message, missed in zip(burst.messages, names, strict=True)]
+    return Burst(messages=tuple(bare))
+
+
+def _plainer(message: InboundMessage) -> InboundMessage:
+    files = (
+        each if each.media_type in PLAIN_TYPES else replace(each, media_type=PLAIN_TYPES[0])
+        for each in message.attachments
+    )
+    return replace(message, attachments=tuple(files))
 
 
 def _reply_to(message: InboundMessage) -> ReplyAddress:
