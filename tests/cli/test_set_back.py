@@ -3,6 +3,8 @@
 import asyncio
 import json
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,6 +139,57 @@ def test_a_forged_or_torn_head_is_refused(home: TestHome, change: object) -> Non
     with pytest.raises(Corrupt, match="head_damaged"):
         asyncio.run(add(home, "x"))
     assert verify(home, "--accept-loss", "--yes") == (0, [])
+
+
+AHEAD = """
+import asyncio, sys, time
+from pathlib import Path
+from palyra.adapters.clock import SystemClock
+from palyra.adapters.keys.signer import FileSigner
+from palyra.adapters.store.sqlite.connection import JournalSettings
+from palyra.adapters.store.sqlite.journal import open_journal
+from palyra.app import Home, open_offline
+from palyra.app.credentials import issue_token, list_tokens
+from palyra.ports.journal import Append
+from tests.support.journals import FixedClock, Ids, session_created
+
+home = Home(Path(sys.argv[1]))
+
+async def sign(at_ms):
+    signer = FileSigner(home.signing_key, home.public_keys)
+    journal = open_journal(JournalSettings(path=home.journal), signer, FixedClock(at_ms))
+    await journal.commit([Append(Ids(int(sys.argv[2])).session(), 0, (session_created(),))])
+    await journal.close()
+
+async def start():
+    async with open_offline(home):
+        pass
+
+wall_ms = time.time_ns() // 1_000_000
+if sys.argv[3] == "ahead":
+    issue_token(home, {"principal": "user:bob", "role": "user", "ttl_s": 3600})
+    asyncio.run(sign(wall_ms + 7_200_000))
+asyncio.run(start())
+print(SystemClock().now_ms() - wall_ms, [each.state for each in list_tokens(home)])
+"""
+
+
+def test_what_has_expired_stays_so_when_the_clock_is_set_back_until_that_is_accepted(tmp_path: Path) -> None:
+    """The journal was signed in two hours from now, so the clock is two hours back."""
+    home = tmp_path / "home"
+    TestHome(home)
+
+    def start(number: int, way: str) -> str:
+        command = [sys.executable, "-c", AHEAD, str(home), str(number), way]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    behind_ms, expired = start(1, "ahead").split(maxsplit=1)
+    assert 7_200_000 <= int(behind_ms) < 7_260_000
+    assert "expired" in expired
+    assert int(start(2, "again").split()[0]) > 7_000_000
+    accepted = [sys.executable, "-m", "palyra", "--home", str(home), "verify", "--accept-loss", "--yes"]
+    subprocess.run(accepted, capture_output=True, check=True)
+    assert int(start(3, "again").split()[0]) < 60_000
 
 
 def test_time_never_goes_back_behind_what_the_journal_has_seen() -> None:

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 CLOCK_BEHIND_MS_MAX = 60_000  # Less is what the adjustment of a clock does.
+_SCANNED_BYTES = 64 * 1024
+_SCANNED_OVERLAP_BYTES = 4 * 1024  # A secret, with the name before it, is shorter.
 
 log = structlog.get_logger()
 
@@ -100,7 +102,7 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
     from palyra.adapters.runtimes.shell.leftovers import end_left
 
     secrets = open_sources(home, config, parts.known)
-    stores = open_stores(home, config)
+    stores = open_stores(home, config, parts.known)
     sweep_trials(home.drafts)
     sweep_trash(home.drafts)
     end_left(str(home.root))
@@ -150,11 +152,21 @@ def build_engine(home: Home, config: Config, parts: DaemonParts) -> Engine:
     return engine
 
 
-def open_stores(home: Home, config: Config) -> Stores:
-    from palyra.adapters.artifacts.files import FileArtifacts
+def holds_secret(known: KnownSecrets, body: bytes) -> bool:
+    """Looks piece by piece, so that other threads get their turn. What is hardly any text shows no secret."""
+    redactor = Redactor(b"", known)
+    for start in range(0, len(body), _SCANNED_BYTES):
+        piece = body[start : start + _SCANNED_BYTES + _SCANNED_OVERLAP_BYTES].decode("utf-8", "replace")
+        if piece.count("\ufffd") <= len(piece) // 8 and redactor.text(piece.replace("\x00", "\n")).secrets:
+            return True
+    return False
+
+
+def open_stores(home: Home, config: Config, known: KnownSecrets) -> Stores:
+    from palyra.adapters.artifacts.files import FileArtifacts, Sealing
     from palyra.adapters.clock import SystemClock, advance_clock
     from palyra.adapters.drafts.store import FileDrafts
-    from palyra.adapters.keys.sealer import FileSealer
+    from palyra.adapters.keys.sealer import SEALED_ADDED_BYTES, FileSealer
     from palyra.adapters.keys.signer import FileSigner
     from palyra.adapters.schema import JsonSchemaCheck
     from palyra.adapters.store.sqlite.connection import JournalSettings
@@ -167,13 +179,15 @@ def open_stores(home: Home, config: Config) -> Stores:
     behind_ms = advance_clock(journal.signed_at_ms)
     if behind_ms > CLOCK_BEHIND_MS_MAX:
         log.warning("clock_behind_journal", behind_s=behind_ms // 1000, see="docs/verify.md, A clock that was set back")
+    sealer = FileSealer(home.vault_key)
+    sealing = Sealing(partial(holds_secret, known), sealer.seal_body, sealer.unseal_body, SEALED_ADDED_BYTES)
     return Stores(
         journal=journal,
-        artifacts=FileArtifacts(home.artifacts),
+        artifacts=FileArtifacts(home.artifacts, sealing),
         drafts=FileDrafts(home.drafts),
         schemas=JsonSchemaCheck(),
         signer=signer,
-        sealer=FileSealer(home.vault_key),
+        sealer=sealer,
         clock=clock,
     )
 

@@ -5,6 +5,7 @@ A sealed value is one byte of version, a nonce of 12 random bytes, then the ciph
 own key, derived by HKDF-SHA256 from the one in the file.
 """
 
+import hmac
 import secrets
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from palyra.adapters.keys.secret_file import KEY_BYTES, load_or_create
 from palyra.core.errors import Corrupt
 
 NONCE_BYTES = 12
+SEALED_ADDED_BYTES = 1 + NONCE_BYTES + 16  # The version, the nonce and the tag.
 _VERSION = b"\x01"
 
 
@@ -24,6 +26,8 @@ class FileSealer:
     def __init__(self, key_file: Path) -> None:
         key = load_or_create(key_file)
         self._cipher = ChaCha20Poly1305(_derive(key, b"palyra-seal-v1"))
+        self._body_cipher = ChaCha20Poly1305(_derive(key, b"palyra-body-v1"))
+        self._nonce_key = _derive(key, b"palyra-body-nonce-v1")
         self._marker_key = _derive(key, b"palyra-marker-v1")
 
     @property
@@ -43,6 +47,21 @@ class FileSealer:
         except (InvalidTag, ValueError) as cause:
             message = "a sealed secret cannot be opened: its bytes, its run or vault.key is another"
             raise Corrupt("secret_unsealable", message) from cause
+
+    def seal_body(self, body: bytes) -> bytes:
+        """Seals with the same result for the same body: the nonce is a keyed hash of it."""
+        nonce = hmac.digest(self._nonce_key, body, "sha256")[:NONCE_BYTES]
+        return _VERSION + nonce + self._body_cipher.encrypt(nonce, body, None)
+
+    def unseal_body(self, sealed: bytes) -> bytes:
+        nonce, ciphertext = sealed[1 : 1 + NONCE_BYTES], sealed[1 + NONCE_BYTES :]
+        try:
+            if sealed[:1] != _VERSION:
+                raise InvalidTag
+            return self._body_cipher.decrypt(nonce, ciphertext, None)
+        except (InvalidTag, ValueError) as cause:
+            message = "a sealed artifact cannot be opened: its bytes are damaged, or vault.key is another"
+            raise Corrupt("artifact_unsealable", message) from cause
 
 
 def _derive(key: bytes, purpose: bytes) -> bytes:

@@ -57,12 +57,13 @@ class TextIntake:
         shown: list[AttachedText | None] = []
         for text in texts:
             attached = None if text is None else await asyncio.to_thread(self._cut, text, room_bytes)
+            if text is not None and attached is not None and attached.is_cut:
+                # Its name is that of the stored bytes, which are others if the store sealed them.
+                stored = await self.artifacts.put(text.clean.encode("utf-8", "replace"))
+                attached = msgspec.structs.replace(attached, sha256=stored)
             shown.append(attached)
-            if text is None or attached is None:
-                continue
-            room_bytes -= encoded_bytes(attached.shown)
-            if attached.is_cut:
-                await self.artifacts.put(text.clean.encode("utf-8", "replace"))
+            if attached is not None:
+                room_bytes -= encoded_bytes(attached.shown)
         return tuple(shown)
 
     def _cut(self, text: PreparedText, room_bytes: int) -> AttachedText:
