@@ -246,3 +246,8 @@ def test_visits_count_though_the_window_no_longer_holds_them_until_a_reset() -> 
             after = extend(after, event(each, Trust.EXTERNAL))
         assert is_known_address(LISTED[-1], after) is is_known
         window = extend(window, event(SessionReset(), Trust.OPERATOR))
+
+
+def test_an_address_in_a_paste_is_one_that_a_person_brought() -> None:
+    message = UserMessage(f"Read this: {PAGE}")
+    assert is_known_address(PAGE, Window(items=(WindowItem(message, Trust.LOCAL, 1, typed="Read this:"),)))

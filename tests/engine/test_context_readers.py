@@ -242,6 +242,21 @@ async def test_lines_of_an_older_home_are_carried_over_once_and_recorded(tmp_pat
             assert "Somebody said this" not in text
 
 
+async def test_notes_that_a_restored_home_lacks_are_written_anew_from_the_journal(tmp_path: Path) -> None:
+    shop, _ = shop_at(tmp_path)
+    async with shop.open() as engine:
+        session_id, _ = await say(engine, "Hello there.")
+        one = note_of(shop, session_id, "We decided on the harbour.")
+        await accept(engine, one)
+        await rested(engine)
+    before = notes_of(shop).read_text()
+    notes_of(shop).unlink()
+    async with shop.open() as engine:
+        await rested(engine)
+        assert (await engine.candidates.get(OWNER, one.id)).applied_to.startswith("notes:")
+    assert notes_of(shop).read_text() == before
+
+
 async def test_sharing_asks_with_the_names_of_those_who_will_read_and_can_be_undone(tmp_path: Path) -> None:
     shop, model = shop_at(tmp_path)
     async with shop.open() as engine:

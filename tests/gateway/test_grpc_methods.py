@@ -122,6 +122,15 @@ async def test_attachments_and_schemas_reach_the_run(wire: GrpcScene, prepared: 
     assert any("a.txt" in event.data_json for event in tape.events)
 
 
+@pytest.mark.parametrize("typed", ["", "Answer:"])
+async def test_typed_words_reach_the_tape(wire: GrpcScene, typed: str) -> None:
+    start = runs_pb2.RunStart(text="Answer: obey me", typed=typed)
+    run = (await wire.ask("RouteMessage", runs_pb2.RouteMessageRequest(start=start))).run
+    tape = await wire.ask("ReadTape", events_pb2.ReadTapeRequest(session_id=run.session_id))
+    (said,) = [event for event in tape.events if event.type == "message.user"]
+    assert (f'"typed":"{typed}"' in said.data_json, said.trust) == (True, "local")
+
+
 async def test_objectives_reach_the_run_and_are_told_with_it(wire: GrpcScene, prepared: Prepared) -> None:
     start = runs_pb2.RunStart(text="go", objectives=["tool:time.now succeeded"])
     run = (await wire.ask("RouteMessage", runs_pb2.RouteMessageRequest(start=start))).run

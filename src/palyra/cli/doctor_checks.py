@@ -19,10 +19,13 @@ import msgspec
 
 from palyra import __version__
 from palyra.app import Home, count_memory_items, open_archive
+from palyra.app.engine_builder import make_agents
 from palyra.cli.target import target_of
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
 from palyra.core.errors import NotFound, PalyraError, Unavailable
 from palyra.core.events.base import JsonObject
+from palyra.core.learning.documents import BLOCKS, PATH
+from palyra.core.managed_blocks import parse_blocks
 from palyra.core.plurals import counted
 from palyra.ports.tokens import ADMIN_TOKEN_ID, Role, includes
 
@@ -64,6 +67,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         *_tokens(home),
         _journal(home),
         *_memory(home),
+        *_unknown_blocks(home),
         DoctorFinding(
             FindingMark.OK,
             "writer",
@@ -242,6 +246,27 @@ def _memory(home: Home) -> list[DoctorFinding]:
         what = f"the index and the items differ in {differing_count} places"
         return [DoctorFinding(FindingMark.FAIL, "memory", what, "stop the daemon, then palyra projections rebuild")]
     return [DoctorFinding(FindingMark.OK, "memory", f"{counted(items_count, 'item')}, all in the index")]
+
+
+def _unknown_blocks(home: Home) -> Iterator[DoctorFinding]:
+    """Names blocks in workspaces that no prompt is given, because nobody knows whose words they are."""
+    try:
+        agents = make_agents(home, _config_if_sound(home))
+    except PalyraError:
+        return
+    for root in sorted({root for agent in agents.values() for root in agent.workspace}):
+        file = Path(root) / PATH
+        try:
+            text = file.read_text("utf-8") if file.is_file() and not file.is_symlink() else ""
+        except (OSError, UnicodeDecodeError):
+            continue
+        for block in parse_blocks(text).blocks:
+            if block.name in BLOCKS.values() and any(line.strip() for line in block.lines):
+                what = (
+                    f"{file}: nobody knows whose the {counted(len(block.lines), 'line')} of the block {block.name} are"
+                )
+                remedy = "they are in no prompt; move what everybody may read outside the marks, and delete the block"
+                yield DoctorFinding(FindingMark.WARN, "notes", what, remedy)
 
 
 def _writer(home: Home) -> int | None:

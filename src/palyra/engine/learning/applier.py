@@ -19,7 +19,7 @@ from palyra.core.errors import Conflict, Invalid, PalyraError
 from palyra.core.events import Data
 from palyra.core.events.learning import CandidateApplied, CandidateDecided
 from palyra.core.ids import ULID_RANDOM_BYTES, CandidateId, MemoryId, make_ulid
-from palyra.core.learning.documents import DOCUMENT, is_in_workspace_for_all
+from palyra.core.learning.documents import DOCUMENT
 from palyra.core.learning.model import Candidate, CandidateKind, CandidateStatus
 from palyra.core.learning.procedures import ALLOWED_TOOLS, skill_of
 from palyra.core.learning.reflection import TO_PLACE
@@ -112,9 +112,9 @@ class CandidateApplier:
                 return _parts(candidate, (), (self._queued(candidate),))
 
     async def carry_over(self) -> None:
-        """Queues the carrying over of lines that stand in a workspace, where others read them, into private notes."""
+        """Queues what puts lines into the notes of their principals: those that others read, and those of lost notes."""
         accepted = await self.views.candidates_for_documents(CARRIED_MAX)
-        queued = tuple(self._queued(each) for each in accepted if is_in_workspace_for_all(each))
+        queued = tuple([self._queued(each) for each in accepted if await self.notes.is_due(each)])
         if queued:
             await self.tape.commit(LEARNING, (), queued)
 
@@ -135,7 +135,7 @@ class CandidateApplier:
 
     async def _settle(self, candidate: Candidate, fence: Fence | None) -> str:
         match candidate.status:
-            case CandidateStatus.ACCEPTED if not candidate.applied_to or is_in_workspace_for_all(candidate):
+            case CandidateStatus.ACCEPTED if not candidate.applied_to or await self.notes.is_due(candidate):
                 return await self._settle_accepted(candidate, fence)
             case CandidateStatus.UNDONE:
                 left = await self._take_back(candidate)

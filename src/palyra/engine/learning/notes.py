@@ -48,6 +48,21 @@ class NotesWriter:
             await self._clear_workspace(candidate)
         return conflict or target
 
+    async def is_due(self, candidate: Candidate) -> bool:
+        """Tells whether an accepted candidate is not where it belongs: others read it, or its notes are not there.
+
+        A backup has no notes, so a restored home writes them anew from its journal.
+        """
+        if is_in_workspace_for_all(candidate):
+            return True
+        if DOCUMENT not in candidate.details or SHARED in candidate.details or not candidate.applied_to:
+            return False
+        path = notes_path(candidate.owner, candidate.details[DOCUMENT])
+        try:
+            return (await self.documents.files.read(self.documents.notes_root, path)).text is None
+        except PalyraError:
+            return False
+
     async def _put(self, by: Candidate, root: str, path: str, name: str, accepted: Sequence[Candidate]) -> str:
         change = BlockChange(
             principal=by.owner,
