@@ -64,8 +64,13 @@ def names(workshop: Workshop) -> list[str]:
 
 async def test_compiled_code_that_a_tainted_command_plants_stays_in_its_session(tmp_path: Path) -> None:
     workshop = shop(tmp_path, PLANT, "ls __pycache__")
-    planted, listed = outputs(await play(workshop))
+    events = await play(workshop)
+    planted, listed = outputs(events)
     assert names(workshop) == []
+    judged = next(event.data for event in events if isinstance(event.data, DraftJudged))
+    assert [each.path for each in judged.writes] == ["__pycache__/conftest.cpython-311-pytest-8.pyc"], (
+        "it taints its root"
+    )
     assert "kept in this session only: 1 file (__pycache__/conftest.cpython-311-pytest-8.pyc)" in planted
     assert "palyra runs keep" in planted
     assert listed.startswith("conftest.cpython-311-pytest-8.pyc\n")
