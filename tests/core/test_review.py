@@ -100,6 +100,7 @@ def test_whatever_bytes_come_the_formats_answer(name: str, noise: bytes, place: 
         ("a/__pycache__/b.py", Unseen.CACHE),
         (".mypy_cache/3.11/a.json", Unseen.CACHE),
         ("src/a.py", None),
+        ("src/conf\u200btest.py", Unseen.UNPRINTABLE),
         (".git/objects/ab/cd", None),
     ],
 )
@@ -134,6 +135,16 @@ def test_a_new_folder_is_applied_if_something_in_it_is() -> None:
     changes = [change("a/"), change("a/b.o"), change("c/"), change("c/d.o"), change("c/e.txt")]
     held = hold_back(changes, {("/w", "a/b.o"), ("/w", "c/d.o")}, ())
     assert {path for _, path in held} == {"a/", "a/b.o", "c/d.o"}
+
+
+def test_what_was_moved_or_packed_into_something_held_back_is_not_deleted() -> None:
+    moved = FileChange(root="/w", path="old.db", kind=ChangeKind.CREATED, after_sha256="one")
+    packed = FileChange(root="/w", path="notes.txt.gz", kind=ChangeKind.CREATED, after_sha256="two")
+    gone = [
+        change(path, ChangeKind.DELETED, before) for path, before in (("a.db", "one"), ("notes.txt", "n"), ("c", "x"))
+    ]
+    held = hold_back([moved, packed, *gone], {("/w", "old.db"), ("/w", "notes.txt.gz")}, ())
+    assert {path for _, path in held} == {"old.db", "a.db", "notes.txt", "notes.txt.gz"}
 
 
 def test_a_folder_of_the_layer_is_not_new_and_what_only_it_held_is_held_back() -> None:

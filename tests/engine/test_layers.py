@@ -20,9 +20,11 @@ from palyra.core.drafts.outside import is_run_outside
 from palyra.core.errors import NotFound
 from palyra.core.events import Event
 from palyra.core.events.draft import ChangesKeeping, ChangesKept, DraftJudged
-from palyra.core.events.tool import Outcome, ToolFinished, ToolJudged, Verdict
+from palyra.core.events.tool import Decision, Outcome, ToolFinished, ToolJudged, Verdict
 from palyra.core.trust import Trust
+from palyra.engine.api.requests import ApprovalAnswer
 from palyra.engine.session import draft_gate
+from tests.engine.test_drafts import question
 from tests.runtimes.shells import found_sandbox, make_setup
 from tests.support.asking import ask, calls, finished, says
 from tests.support.engines import OWNER, Workshop
@@ -62,8 +64,13 @@ def names(workshop: Workshop) -> list[str]:
 
 async def test_compiled_code_that_a_tainted_command_plants_stays_in_its_session(tmp_path: Path) -> None:
     workshop = shop(tmp_path, PLANT, "ls __pycache__")
-    planted, listed = outputs(await play(workshop))
+    events = await play(workshop)
+    planted, listed = outputs(events)
     assert names(workshop) == []
+    judged = next(event.data for event in events if isinstance(event.data, DraftJudged))
+    assert [each.path for each in judged.writes] == ["__pycache__/conftest.cpython-311-pytest-8.pyc"], (
+        "it taints its root"
+    )
     assert "kept in this session only: 1 file (__pycache__/conftest.cpython-311-pytest-8.pyc)" in planted
     assert "palyra runs keep" in planted
     assert listed.startswith("conftest.cpython-311-pytest-8.pyc\n")
@@ -158,6 +165,27 @@ async def test_the_two_lists_still_ask(tmp_path: Path, command: str) -> None:
     (workshop.workspace / ".gitignore").write_text(".vscode/\n.envrc\n")
     (judged,) = [event.data for event in await play(workshop) if isinstance(event.data, DraftJudged)]
     assert (judged.verdict, judged.rule) == (Verdict.DENY, "nobody_to_ask")
+
+
+async def test_a_person_allows_what_asks_and_the_rest_still_stays_in_the_session(tmp_path: Path) -> None:
+    workshop = shop(
+        tmp_path, f"{PLANT}; echo 'all:' > Makefile; echo a > free; mv data.bin moved.bin", "ls __pycache__; ls"
+    )
+    (workshop.workspace / "data.bin").write_bytes(bytes(9))
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask(trust=Trust.EXTERNAL))
+        card = await question(engine)
+        assert card.rule == "tainted_run_next"
+        assert "kept in this session only: 3 files (__pycache__/conftest" in (card.preview or "")
+        await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, without=("free",)))
+        _, listed = outputs(await finished(engine, record))
+    assert names(workshop) == ["Makefile", "data.bin"]
+    assert listed.split("\n[")[0].split() == [
+        "conftest.cpython-311-pytest-8.pyc",
+        "Makefile",
+        "__pycache__",
+        "moved.bin",
+    ]
 
 
 async def test_without_git_the_same_rule_holds_by_content_and_names(tmp_path: Path) -> None:

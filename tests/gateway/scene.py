@@ -124,7 +124,7 @@ class Noted:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._service, name)
-        if name in ("processes", "changes"):
+        if name in ("processes", "changes", "kept"):
             return Noted(found, name, self._asked)
         return self._noting(name, found) if inspect.ismethod(found) else found
 

@@ -65,7 +65,7 @@ class _Look:
         self._places = tuple(place for place in (upper, layer, root) if place)
         top = _top_of(root)
         self._real = _Ignored(root, top, (root,))
-        self._wanted = _Ignored(root, top, self._places)
+        self._wanted = _Ignored(root, top, self._places) if len(self._places) > 1 else self._real
         self._marked: dict[str, bool] = {}
         self._has_git = top is not None
 
@@ -89,7 +89,7 @@ class _Look:
         named = unseen_name(path)
         if named is not None or any(map(self._is_marked, (*folders_above(path), path))):
             return named or Unseen.CACHE
-        if self._real.holds(path) or self._wanted.holds(path):
+        if self._real.holds(path) or (self._wanted is not self._real and self._wanted.holds(path)):
             return Unseen.IGNORED
         return None
 

@@ -56,6 +56,8 @@ def unseen_name(path: str) -> Unseen | None:
     parts = path.casefold().rstrip("/").split("/")
     if ".git" in parts:
         return None
+    if hides_something(path):
+        return Unseen.UNPRINTABLE
     if any(part in _MODULES or part.endswith(_MODULE_SUFFIXES) for part in parts):
         return Unseen.MODULES
     return Unseen.CACHE if is_cache(path) or not _CACHES.isdisjoint(parts) else None
@@ -103,6 +105,7 @@ def hold_back(
     A new folder is applied if something in it is. One that is in the layer already is not new.
     """
     held = {place_of(each) for each in changes if is_drop(each) or (place_of(each) in unseen and not is_new(each))}
+    held |= _held_origins(changes, held)
     applied = {place_of(each) for each in changes if not is_folder(each)} - held
     needed = {(root, folder) for root, path in applied for folder in folders_above(path)}
     held |= {
@@ -113,6 +116,15 @@ def hold_back(
         and (place_of(each) in unseen or place_of(each) in layer_folders)
     }
     return frozenset(with_folders(changes, held)) if held else frozenset()
+
+
+def _held_origins(changes: Sequence[FileChange], held: Collection[Place]) -> set[Place]:
+    """Returns the deletions of what was moved or packed into something that is held back: else it would be nowhere."""
+    kept = [each for each in changes if place_of(each) in held and each.after_sha256 is not None]
+    hashes = {each.after_sha256 for each in kept}
+    packed = {(each.root, each.path[:at]) for each in kept for at, letter in enumerate(each.path) if letter == "."}
+    gone = (each for each in changes if each.kind is ChangeKind.DELETED and not is_folder(each) and not is_drop(each))
+    return {place_of(each) for each in gone if each.before_sha256 in hashes or place_of(each) in packed}
 
 
 def stays_asked(path: str, reason: Unseen) -> bool:
