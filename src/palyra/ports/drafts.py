@@ -73,6 +73,10 @@ class Drafts(Protocol):
         """Returns the difference that applying these changes would make, for a person."""
         ...
 
+    async def read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
+        """Returns each write with its content, as far as a card could show it."""
+        ...
+
     async def look_into_git(
         self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
     ) -> tuple[GitText, ...]:
@@ -119,6 +123,9 @@ class NoDrafts:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def preview(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> str:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
+    async def read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
     async def look_into_git(
