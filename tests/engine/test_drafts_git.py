@@ -186,6 +186,16 @@ async def test_a_commit_graph_that_a_command_wrote_is_left_out(tmp_path: Path) -
     assert git(workshop, "fsck", "--strict") == ""
 
 
+@pytest.mark.parametrize("folder", [".git", "store"])
+async def test_a_repository_that_lacks_its_head_for_a_while_is_judged(tmp_path: Path, folder: str) -> None:
+    stored = f"{BLOB}; t=$(printf '100644 blob %s\\t.envrc\\n' $b | git mktree); c=$(git {NAMED} commit-tree -m m $t)"
+    workshop = shop(
+        tmp_path, f"export GIT_DIR={folder}; {stored}; echo $c > {folder}/refs/heads/side; mv {folder}/HEAD old"
+    )
+    git(workshop, "clone", "-q", "--bare", ".", "store")
+    assert ".envrc (in git: refs/heads/side)" in await held(workshop)
+
+
 async def test_a_bare_repository_is_one_too(tmp_path: Path) -> None:
     push = f"{PLANT}.envrc && {COMMIT} m && git push -q store HEAD:side && git reset -q --hard HEAD~1; rm -rf .git/logs"
     workshop = shop(tmp_path, push)

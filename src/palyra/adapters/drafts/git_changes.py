@@ -39,7 +39,8 @@ def find_git_changes(files: LayeredFiles) -> GitReach:
                 checked = check_objects(view, git)
                 writes += checked.writes
                 lost_count += checked.lost_count
-                stores.append((view.root, f"{view.path}objects/"))
+                if files.exists(view.root, f"{view.path}HEAD"):
+                    stores.append((view.root, f"{view.path}objects/"))
                 writes += _Reach(view, git).find()
         except (
             GitUnknownError,
