@@ -37,11 +37,10 @@ def find_git_changes(files: LayeredFiles) -> GitReach:
         try:
             with view.git() as git:
                 checked = check_objects(view, git)
-                writes += checked.writes
-                lost_count += checked.lost_count
-                if files.exists(view.root, f"{view.path}HEAD"):
-                    stores.append((view.root, f"{view.path}objects/"))
-                writes += _Reach(view, git).find()
+                writes += (*checked.writes, *_Reach(view, git).find())
+            lost_count += checked.lost_count
+            if files.exists(view.root, f"{view.path}HEAD"):
+                stores.append((view.root, f"{view.path}objects/"))
         except (
             GitUnknownError,
             OSError,
