@@ -148,6 +148,19 @@ async def test_a_pack_whose_index_lies_asks(tmp_path: Path) -> None:
     assert asking.endswith("(in git: it is not what its name says)")
 
 
+async def test_a_pack_of_any_name_is_checked(tmp_path: Path) -> None:
+    copy = "cd .git/objects/pack && cp pack-*.pack other.pack && head -c -20 pack-*.idx > other.idx"
+    workshop = shop(tmp_path, copy)
+    git(workshop, "gc", "-q")
+    assert await held(workshop) == (".git/objects/pack/other.pack (in git: it is not what its name says)",)
+
+
+async def test_a_ref_in_capitals_is_read(tmp_path: Path) -> None:
+    stored = f"{BLOB}; t=$(printf '100644 blob %s\\t.envrc\\n' $b | git mktree)"
+    command = f"{stored}; git {NAMED} commit-tree -m m $t | tr a-f A-F > .git/refs/heads/side"
+    assert await held(shop(tmp_path, command)) == (".envrc (in git: refs/heads/side)",)
+
+
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
 async def test_a_flag_that_hides_changes_asks(tmp_path: Path, flag: str) -> None:
     asking = await held(shop(tmp_path, f"git update-index {flag} src/a.py && echo evil > src/a.py"))
@@ -171,6 +184,16 @@ async def test_a_commit_graph_that_a_command_wrote_is_left_out(tmp_path: Path) -
     assert not (workshop.workspace / ".git/objects/info/commit-graph").exists()
     assert not list(workshop.workspace.glob(".git/objects/pack/*.rev"))
     assert git(workshop, "fsck", "--strict") == ""
+
+
+@pytest.mark.parametrize("folder", [".git", "store"])
+async def test_a_repository_that_lacks_its_head_for_a_while_is_judged(tmp_path: Path, folder: str) -> None:
+    stored = f"{BLOB}; t=$(printf '100644 blob %s\\t.envrc\\n' $b | git mktree); c=$(git {NAMED} commit-tree -m m $t)"
+    workshop = shop(
+        tmp_path, f"export GIT_DIR={folder}; {stored}; echo $c > {folder}/refs/heads/side; mv {folder}/HEAD old"
+    )
+    git(workshop, "clone", "-q", "--bare", ".", "store")
+    assert ".envrc (in git: refs/heads/side)" in await held(workshop)
 
 
 async def test_a_bare_repository_is_one_too(tmp_path: Path) -> None:

@@ -110,12 +110,16 @@ class Drafts(Protocol):
         """Returns the difference that applying these changes would make, for a person."""
         ...
 
+    async def read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
+        """Returns each write with its content, as far as a card could show it."""
+        ...
+
     async def look_into_git(
-        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], applied: frozenset[tuple[str, str]]
     ) -> tuple[GitText, ...]:
         """Returns those that are neither a file of the working tree nor known to the repository, with their content.
 
-        A file that is `held`, by root and path, counts as it is now, and not as the draft leaves it.
+        A file counts as the draft leaves it only if it is among those `applied`, by root and path. Others stay as they are.
         """
         ...
 
@@ -190,8 +194,11 @@ class NoDrafts:
     ) -> ShownChanges:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 
+    async def read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
+        raise Unavailable("drafts_missing", "this daemon keeps no drafts")
+
     async def look_into_git(
-        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], applied: frozenset[tuple[str, str]]
     ) -> tuple[GitText, ...]:
         raise Unavailable("drafts_missing", "this daemon keeps no drafts")
 

@@ -19,8 +19,8 @@ from palyra.core.events.draft import ChangeKind
 
 WRITES_MAX = 200_000
 LINKS_MAX = 5
-_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
-_REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE)
+_ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", re.IGNORECASE)  # Git reads capitals too.
+_REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE | re.IGNORECASE)
 _PLACE = re.compile(r"^worktrees/[^/]+/")
 _LOGS = "logs/"
 _HIDING = ("UNTR", "FSMN")  # Parts of an index by which git does not look at files.
@@ -37,10 +37,10 @@ def find_git_changes(files: LayeredFiles) -> GitReach:
         try:
             with view.git() as git:
                 checked = check_objects(view, git)
-                writes += checked.writes
-                lost_count += checked.lost_count
+                writes += (*checked.writes, *_Reach(view, git).find())
+            lost_count += checked.lost_count
+            if files.exists(view.root, f"{view.path}HEAD"):
                 stores.append((view.root, f"{view.path}objects/"))
-                writes += _Reach(view, git).find()
         except (
             GitUnknownError,
             OSError,
@@ -188,7 +188,9 @@ class _Reach:
             name = text[5:]
             said = self._view.after(name)
             if said is None:
-                found = re.search(rb"^([0-9a-f]{40,64}) " + re.escape(name.encode()) + rb"$", self._packed(), re.M)
+                found = re.search(
+                    rb"^([0-9a-f]{40,64}) " + re.escape(name.encode()) + rb"$", self._packed(), re.M | re.I
+                )
                 return found[1].decode() if found else None
         return None
 
@@ -233,7 +235,7 @@ def _importance(name: str) -> tuple[int, str]:
 
 
 def ids_in(body: bytes | None) -> set[str]:
-    return {each.decode() for each in _ID.findall(body or b"") if each.strip(b"0")}
+    return {each.decode().lower() for each in _ID.findall(body or b"") if each.strip(b"0")}
 
 
 def old_ids(view: RepositoryView) -> frozenset[str]:

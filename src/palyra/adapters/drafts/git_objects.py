@@ -18,7 +18,7 @@ from palyra.core.drafts.changes import is_folder
 from palyra.core.drafts.git import GitWrite, hidden, is_made_anew, large_file_sha256, loose_id
 from palyra.core.events.draft import ChangeKind, FileChange
 
-_PACK = re.compile(r"^objects/pack/(pack-[0-9a-z]+)\.(pack|idx)$")
+_PACK = re.compile(r"^objects/pack/([^/]+)\.(pack|idx)$")  # Git reads packs of any name.
 _NOT_ITSELF = "it is not what its name says"
 
 

@@ -34,9 +34,9 @@ TEXTS_BYTES_MAX = 16 * 1024**2
 _Place = tuple[str, str]
 
 
-def find_unlike(files: LayeredFiles, writes: Iterable[GitWrite], held: frozenset[_Place]) -> tuple[GitWrite, ...]:
+def find_unlike(files: LayeredFiles, writes: Iterable[GitWrite], applied: frozenset[_Place]) -> tuple[GitWrite, ...]:
     """Returns the writes whose content is neither in the working tree nor in the history at their path."""
-    other = [write for write in writes if write.is_hidden or not _is_own_file(files, write, held)]
+    other = [write for write in writes if write.is_hidden or not _is_own_file(files, write, applied)]
     known: set[GitWrite] = set()
     for view, group in _by_repository(files, other):
         asked = [write for write in group if write.blob and not write.is_hidden]
@@ -108,14 +108,14 @@ def _by_repository(files: LayeredFiles, writes: Iterable[GitWrite]) -> Iterator[
         yield RepositoryView(files, root, path, ()), group
 
 
-def _is_own_file(files: LayeredFiles, write: GitWrite, held: frozenset[_Place]) -> bool:
+def _is_own_file(files: LayeredFiles, write: GitWrite, applied: frozenset[_Place]) -> bool:
     """Tells whether the content lies at its path now, or does so once the draft is applied."""
     if not write.is_file or write.mode == COMMIT:
         return False
     with suppress(OSError, GitUnknownError):
         if _is_now(files, write):
             return True
-        return (write.root, write.path) not in held and _is_then(files, write)
+        return (write.root, write.path) in applied and _is_then(files, write)
     return False
 
 

@@ -242,4 +242,8 @@ def find_views(files: LayeredFiles) -> list[RepositoryView]:
 
 
 def _is_repository(files: LayeredFiles, root: str, path: str) -> bool:
-    return all(files.exists(root, f"{path}{name}") for name in ("HEAD", "objects", "refs"))
+    """Tells whether a folder is a repository before or after the draft. A `.git` is one while it lacks something too."""
+    if path.endswith("/.git/") or path == ".git/":
+        return True
+    parts = [f"{path}{name}" for name in ("HEAD", "objects", "refs")]
+    return all(files.exists(root, part) for part in parts) or all(os.path.lexists(f"{root}/{part}") for part in parts)

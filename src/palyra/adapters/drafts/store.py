@@ -5,6 +5,7 @@ Owns: the order of begin, seal, apply and forget, and threads for what blocks. D
 
 import asyncio
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -145,10 +146,13 @@ class FileDrafts:
     async def layered_sessions(self) -> tuple[SessionId, ...]:
         return await asyncio.to_thread(self._layers.sessions)
 
+    async def read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
+        return await asyncio.to_thread(self._read_git, effect_id, writes)
+
     async def look_into_git(
-        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], applied: frozenset[tuple[str, str]]
     ) -> tuple[GitText, ...]:
-        return await asyncio.to_thread(self._look_into_git, effect_id, writes, held)
+        return await asyncio.to_thread(self._look_into_git, effect_id, writes, applied)
 
     async def preview_git(self, texts: tuple[GitText, ...], room: PreviewRoom = CARD_ROOM) -> ShownChanges:
         return await asyncio.to_thread(show_git_texts, texts, room)
@@ -254,18 +258,24 @@ class FileDrafts:
         self, uppers: dict[str, str], changes: tuple[FileChange, ...], false_objects: tuple[GitWrite, ...]
     ) -> GitReach:
         found = find_git_changes(LayeredFiles(uppers, changes))
-        links = find_links(tuple(uppers), {f"{each.root.rstrip('/')}/{each.path}" for each in found.writes})
-        named = tuple(
-            replace(each, names=links.names_of(f"{each.root.rstrip('/')}/{each.path}")) for each in found.writes
-        )
+        links = find_links(tuple(uppers), _one_a_folder(map(_whole, found.writes)))
+        named = found.writes
+        if links:
+            named = tuple(replace(each, names=links.names_of(_whole(each))) for each in named)
         return replace(found, writes=(*false_objects, *find_large_files(changes), *named))
 
-    def _look_into_git(
-        self, effect_id: EffectId, writes: tuple[GitWrite, ...], held: frozenset[tuple[str, str]]
-    ) -> tuple[GitText, ...]:
+    def _read_git(self, effect_id: EffectId, writes: tuple[GitWrite, ...]) -> tuple[GitText, ...]:
+        return read_texts(self._layered(effect_id), writes)
+
+    def _layered(self, effect_id: EffectId) -> LayeredFiles:
         sealed = self._folders.read_set(effect_id)
-        files = LayeredFiles(self._uppers(effect_id, sealed), sealed.change_set.changes)
-        return read_texts(files, find_unlike(files, writes, held))
+        return LayeredFiles(self._uppers(effect_id, sealed), sealed.change_set.changes)
+
+    def _look_into_git(
+        self, effect_id: EffectId, writes: tuple[GitWrite, ...], applied: frozenset[tuple[str, str]]
+    ) -> tuple[GitText, ...]:
+        files = self._layered(effect_id)
+        return read_texts(files, find_unlike(files, writes, applied))
 
     def _sealed_with(self, effect_id: EffectId, changes: tuple[FileChange, ...]) -> SealedSet | None:
         """Returns what was sealed; None if it is damaged, so that it does not hold these changes."""
@@ -334,9 +344,20 @@ def _joined(found: list[ChangeSet]) -> ChangeSet:
     )
 
 
+def _whole(named: FileChange | GitWrite) -> str:
+    return f"{named.root.rstrip('/')}/{named.path}"
+
+
+def _one_a_folder(paths: Iterable[str]) -> tuple[str, ...]:
+    """Returns a path of each folder. Links are looked for by the folders above paths, of which thousands share one."""
+    return tuple({path.rstrip("/").rpartition("/")[0]: path for path in paths}.values())
+
+
 def _linked(roots: tuple[str, ...], changes: tuple[FileChange, ...]) -> tuple[LinkedChange, ...]:
-    whole = {f"{each.root.rstrip('/')}/{each.path}": each for each in changes}
-    links = find_links(roots, whole)
+    whole = {_whole(each): each for each in changes}
+    links = find_links(roots, _one_a_folder(whole))
+    if not links:
+        return ()
     found: list[LinkedChange] = []
     left_chars = NAMED_CHARS_MAX
     for path, each in whole.items():

@@ -35,6 +35,9 @@ class Links:
             self._names.setdefault(target, {})[name] = None
         self._targets = sorted(self._names)
 
+    def __bool__(self) -> bool:
+        return bool(self._targets)
+
     def names_of(self, path: str) -> tuple[str, ...]:
         """Returns the other names by which an absolute path is reached. A link to a folder leads to all that is below."""
         found: dict[str, None] = {}

@@ -22,7 +22,7 @@ from palyra.core.drafts.changes import (
     place_of,
     without_paths,
 )
-from palyra.core.drafts.git import GitText, GitWrite
+from palyra.core.drafts.git import GitText
 from palyra.core.drafts.judge import (
     DELETES_MANY,
     PathGroup,
@@ -163,7 +163,7 @@ class DraftGate:
         base = await self._question(run, case, taint)
         root = _first_root(case, changes)
         finding = await self._judge_paths(run, base, change_set, root)
-        finding = await self._with_git(finding, change_set.git.writes, (run, call, base, root))
+        finding = await self._with_git(finding, change_set, (run, call, base, root))
         if finding.answer.verdict is not Verdict.DENY and deletes_many(change_set):
             deleted = deleted_files(change_set)
             count = len(deleted) + change_set.git.lost_count
@@ -177,19 +177,20 @@ class DraftGate:
         return finding
 
     async def _with_git(
-        self, finding: _Finding, writes: tuple[GitWrite, ...], place: tuple[Run, Call, PolicyQuestion, str]
+        self, finding: _Finding, change_set: ChangeSet, place: tuple[Run, Call, PolicyQuestion, str]
     ) -> _Finding:
         """Adds what the changes bring into reach of git. The stricter answer of both counts."""
         run, call, base, root = place
+        writes = change_set.git.writes
         if not writes:
             return finding
 
-        async def judge_paths(change_set: ChangeSet) -> tuple[PolicyAnswer, tuple[FileChange, ...]]:
-            found = await self._judge_paths(run, base, change_set, root)
+        async def judge_paths(pairs: ChangeSet) -> tuple[PolicyAnswer, tuple[FileChange, ...]]:
+            found = await self._judge_paths(run, base, pairs, root)
             return found.answer, found.changes
 
-        held = frozenset((change.root, change.path) for change in finding.changes)
-        git = await GitGate(self.drafts, judge_paths, held, bool(base.taint)).judge(call.effect_id, writes)
+        applied = frozenset(map(place_of, change_set.changes)) - frozenset(map(place_of, finding.changes))
+        git = await GitGate(self.drafts, judge_paths, applied, bool(base.taint)).judge(call.effect_id, writes)
         answer = max(finding.answer, git.answer, key=lambda each: _STRICTNESS[each.verdict])
         return _Finding(answer, finding.changes, git.texts)
 
