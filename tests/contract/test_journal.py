@@ -413,7 +413,7 @@ async def test_a_run_ends_before_its_session_can_run_the_next(journal: Journal, 
 ODD = [[1], {"a": 1}, object(), 2**70, "\ud800", b"\x00", 1.5]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=lambda value: type(value).__name__)
 async def test_an_odd_value_is_the_outcome_of_its_commit_alone(journal: Journal, ids: Ids, odd: Any) -> None:
     sessions = [await new_session(journal, ids) for _ in range(3)]
     run = RunId(odd) if not isinstance(odd, int) else ids.run()
@@ -427,7 +427,7 @@ async def test_an_odd_value_is_the_outcome_of_its_commit_alone(journal: Journal,
     assert [len(await journal.read(session, 0, 10)) for session in sessions] == [2, 1, 2]
 
 
-@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("odd", ODD, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize("member", ["actor", "run_id", "at_ms", "trust"])
 async def test_an_odd_header_is_refused_before_it_queues(journal: Journal, ids: Ids, member: str, odd: Any) -> None:
     session = await new_session(journal, ids)

@@ -56,8 +56,8 @@ UNPROJECTED_TYPES = frozenset(
     admin.acted answer.rejected cancel.requested candidate.applied candidate.decided candidate.proposed
     changes.keeping changes.kept
     changes.undoing changes.undone checkpoint.signed draft.applying draft.conflicted erased guard.tripped
-    memory.forgotten memory.stored memory.superseded model.failed model.output model.requested
-    objectives.checked pairing.issued pairing.linked pairing.locked pairing.revoked route.planned
+    learning.applied memory.forgotten memory.stored memory.superseded model.failed model.output model.requested
+    objectives.checked pairing.carried_over pairing.issued pairing.linked pairing.locked pairing.revoked route.planned
     routine.changed routine.created routine.fired routine.removed routine.skipped tool.drafted tool.held
     tool.proposed tool.started tool.uncertain
     """.split()

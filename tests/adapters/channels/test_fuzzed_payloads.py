@@ -105,6 +105,7 @@ def _slack_bases() -> list[dict[str, Any]]:
 async def test_slack_goes_on(batch: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         async with slack_over_http(Path(root)) as (scene, server):
+            await post(scene, {**OURS, "type": "event_callback", "event": {**SAID, "user": "U8", "channel": "D8"}})
             for payload in batch:
                 try:
                     await post(scene, payload)

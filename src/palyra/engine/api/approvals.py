@@ -59,7 +59,7 @@ _OPERATORS = frozenset({"operator", "admin"})
 _WORKERS = _OPERATORS | {"user"}  # Roles that may start runs, which reach the workspace of any agent.
 _LINKS_PAGE = 500
 RUN_OUTSIDE = "run_outside"  # The bundled policy that asks about such files.
-SHELL = "shell.run"
+REAL_FOLDER = ("direct", "background")  # Arguments with which a command works on the real folder.
 
 
 class ReadMarks:
@@ -257,8 +257,9 @@ def acts_outside(card: ApprovalRecord) -> bool:
     paths = card.touches.paths
     if len(paths) >= TOUCHED_MAX or RUN_OUTSIDE in (card.rule, *card.policies) or any(map(is_run_outside, paths)):
         return True
-    return card.tool == SHELL and any(
-        not isinstance(call.arguments, dict) or bool(call.arguments.get("direct")) for call in card.calls
+    return any(
+        not isinstance(call.arguments, dict) or any(call.arguments.get(name) for name in REAL_FOLDER)
+        for call in card.calls
     )
 
 
