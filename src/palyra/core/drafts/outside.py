@@ -189,7 +189,7 @@ _NEXT_PREFIXES = (
 _SCRIPT_SUFFIXES = (".js", ".cjs", ".mjs", ".ts", ".cts", ".mts")  # `vite.config.mts`, `karma.conf.js`
 _EXECUTE_BITS = 0o111
 # Tools make these folders by themselves, and nothing in them is run or obeyed.
-_CACHE_FOLDERS = frozenset(
+CACHE_FOLDERS = frozenset(
     """
     .pytest_cache .mypy_cache .ruff_cache .hypothesis .cache .nyc_output .coverage .parcel-cache .turbo .gradle
     .ipynb_checkpoints .sass-cache .benchmarks .pyre .pytype
@@ -267,7 +267,7 @@ def is_git_data(path: str) -> bool:
 def is_cache(path: str) -> bool:
     """Tells whether a tool keeps results of its own in this file, which nothing runs or obeys."""
     parts = _parts(path)
-    return bool(parts) and (parts[-1] in _CACHE_FILES or any(part in _CACHE_FOLDERS for part in parts))
+    return bool(parts) and (parts[-1] in _CACHE_FILES or any(part in CACHE_FOLDERS for part in parts))
 
 
 def _parts(path: str) -> list[str]:

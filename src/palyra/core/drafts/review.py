@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 from palyra.core.drafts.changes import Place, is_folder, place_of, with_folders
 from palyra.core.drafts.known_formats import has_known_suffix, is_known_format
-from palyra.core.drafts.outside import is_cache, is_run_next, is_run_outside
+from palyra.core.drafts.outside import CACHE_FOLDERS, is_cache, is_run_next, is_run_outside
 from palyra.core.events.draft import ChangeKind, FileChange
 from palyra.core.spelling import hides_something
 
@@ -34,6 +34,7 @@ _MODULES = frozenset(
     """.split()
 )
 _CACHES = frozenset({"__pycache__", ".ccache", ".sccache", ".terraform", ".next", ".nuxt", ".svelte-kit", ".angular"})
+UNSEEN_FOLDERS = _MODULES | _CACHES | CACHE_FOLDERS  # By name alone, whatever they hold.
 _OUTPUTS = frozenset("build dist target out _build cmake-build-debug cmake-build-release".split())
 _MODULE_SUFFIXES = (".egg-info", ".dist-info", ".egg")
 MARKERS = ("pyvenv.cfg", "CACHEDIR.TAG", "CMakeCache.txt")  # A tool leaves one of these in a folder that is its own.

