@@ -16,7 +16,15 @@ from typing import TypeVar
 
 import msgspec
 
-from palyra.core.channels.mail_trust import MailHeaders, answers_ours, is_vouched_for, read_headers, sender_of
+from palyra.core.channels.identity import UNPROVEN
+from palyra.core.channels.mail_trust import (
+    MailHeaders,
+    answers_ours,
+    is_refuted,
+    is_vouched_for,
+    read_headers,
+    sender_of,
+)
 from palyra.core.channels.mail_words import command_alone, is_forward_subject, is_own_quote, mark_html, split_words
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
@@ -38,9 +46,6 @@ NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
 PARTS_MAX = 200  # Of one mail, inner ones included.
 OTHERS_NAME = "quoted.txt"
-UNPROVEN = (
-    "unproven:"  # Begins a conversation with a sender whom nobody vouches for: no address, so nothing is sent to it.
-)
 _ROBOTS = ("bulk", "list", "junk", "auto_reply")
 
 Found = TypeVar("Found")
@@ -72,7 +77,10 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("mail_sender_unclear", "its From header does not name exactly one address")
         if address == self.address.lower():
             return None
-        is_answer = answers_ours(headers, self.key, self.channel, address, mail.arrived_at_ms)
+        # Whoever was sent a copy of an answer knows its id. Where the server sees that it is not the sender, that decides.
+        is_answer = answers_ours(headers, self.key, self.channel, address, mail.arrived_at_ms) and not is_refuted(
+            headers, self.authserv_id
+        )
         is_known = is_answer or is_vouched_for(headers, self.authserv_id, address)
         subject = _unfolded(headers, "subject") or SUBJECT
         named = _first_id(headers, "message-id") or f"uid-{mail.uid}"
