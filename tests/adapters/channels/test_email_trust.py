@@ -33,7 +33,7 @@ def read(head: str, text: str = "hello", authserv_id: str | None = AUTHSERV) -> 
     raw = f"{head.strip()}\n\n{text}\n".encode()
     found = reader(authserv_id).read(FetchedMail(uid="1", raw=raw, arrived_at_ms=NOW_MS))
     assert found is not None
-    return found[0]
+    return found.message
 
 
 async def linked(scene: ChannelScene, server: MailServer) -> None:
@@ -189,7 +189,7 @@ def test_a_mailbox_that_tells_no_time_of_arrival_proves_no_answer() -> None:
     raw = f"From: {OWNER}\nIn-Reply-To: {own_id()}\n\n/approve".encode()
     found = reader().read(FetchedMail(uid="1", raw=raw))
     assert found is not None
-    assert not found[0].may_command
+    assert not found.message.may_command
 
 
 async def test_each_mail_goes_to_one_address_with_an_id_that_its_answer_proves(tmp_path: Path) -> None:

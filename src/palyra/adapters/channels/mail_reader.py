@@ -44,6 +44,7 @@ SUBJECT = "Your message"
 SUBJECT_LENGTH_MAX = 200
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
+TEXT_READ_MAX = 2 * TEXT_LENGTH_MAX  # Own words and those of others; no more of either is taken.
 PARTS_MAX = 200  # Of one mail, inner ones included.
 OTHERS_NAME = "quoted.txt"
 _ROBOTS = ("bulk", "list", "junk", "auto_reply")
@@ -59,6 +60,11 @@ class FetchedMail(msgspec.Struct, frozen=True, kw_only=True):
     arrived_at_ms: int | None = None
 
 
+class ReadMail(msgspec.Struct, frozen=True, kw_only=True):
+    message: InboundMessage
+    subject: str
+
+
 class MailReader(msgspec.Struct, frozen=True, kw_only=True):
     """What reading needs to know. `key` marks our own mails; without `authserv_id` no server vouches for a sender."""
 
@@ -67,7 +73,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes
     authserv_id: str | None = None
 
-    def read(self, mail: FetchedMail) -> tuple[InboundMessage, str] | None:
+    def read(self, mail: FetchedMail) -> ReadMail | None:
         """Returns the message and its subject. None if a program sent the mail, or we did."""
         headers = read_headers(mail.raw)
         if _is_robot(headers):
@@ -102,7 +108,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
             written_at_ms=mail.arrived_at_ms or 0,
             may_command=is_answer,
         )
-        return message, subject
+        return ReadMail(message=message, subject=subject)
 
     def _words(
         self, raw: bytes, headers: MailHeaders, address: str, is_answer: bool
@@ -112,7 +118,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
         _collect(message_from_bytes(raw), body)
         is_forward = bool(body.forwards) or is_forward_subject(_unfolded(headers, "subject"))
         goes_on = bool(headers.all("in-reply-to") or headers.all("references")) and not is_answer
-        words = split_words(body.text, is_continued=is_forward or goes_on)
+        words = split_words(body.text[:TEXT_READ_MAX], is_continued=is_forward or goes_on)
         is_others = is_forward or goes_on
         found = (
             [] if is_answer and not is_forward and is_own_quote(words, self.address) else [(words.others, words.writer)]

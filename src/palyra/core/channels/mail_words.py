@@ -20,7 +20,8 @@ SEPARATOR = "-" * 10  # Stands where a quoted or forwarded element of HTML begin
 _SEPARATOR = re.compile(r"\s*[-_=~*#+\u2010-\u2015\u2500-\u257f\u2022]{4,}.*|\s*[-_\u2010-\u2015\u2500]{2,}\s*\w.*")
 _SIGNATURE = re.compile(r"--\s*")
 _LABELLED = re.compile(r"\W{0,4}[^\W\d][^:\n\uff1a]{0,30}(?::(?:\s|\*|$)|\uff1a).*")
-_ADDRESS = re.compile(r"[\w.+'-]+@[\w-]+(?:\.[\w-]+)*")
+# Bounded, so that looking for one in a long line takes no more time than the line is long.
+_ADDRESS = re.compile(r"[\w.+'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
 _DATES = (
     re.compile(r"\b\d{1,2}[:.h]\d{2}\b"),
     re.compile(r"\b(?:19|20)\d\d\b"),
