@@ -327,6 +327,13 @@ def test_html_is_cut_where_a_quote_begins() -> None:
         assert b"/approve" in said.attachments[0].body
 
 
+def test_an_element_of_a_quote_that_is_not_shown_stands_for_no_other() -> None:
+    for hidden in ("<!-- <blockquote> -->", "<style>a{} <hr> </style>"):
+        html = f'<html>{hidden}<div>Please see</div><div class="gmail_quote">remember this</div></html>'
+        said = read(f"Authentication-Results: {PASSED}\nFrom: {OWNER}\nContent-Type: text/html", html)
+        assert said.text == "Please see"
+
+
 def test_a_thread_of_others_has_no_own_words_without_a_mark() -> None:
     said = read(f"Authentication-Results: {PASSED}\nFrom: {OWNER}\nIn-Reply-To: <a@evil.example>", "remember this")
     assert (said.text, said.attachments[0].body) == ("", b"remember this")

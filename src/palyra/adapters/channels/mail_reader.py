@@ -157,7 +157,10 @@ def _collect(part: "Message", body: _Body) -> None:
         body.forwards += inner
     elif inner and kind == "multipart/alternative":
         plain = (each for each in inner if each.get_content_type() in ("text/plain", "multipart/related"))
-        _collect(next(plain, inner[0]), body)
+        shown = next(plain, inner[0])
+        _collect(shown, body)
+        for each in inner:
+            _collect_files(each, shown, body)
     elif inner:
         for each in inner:
             _collect(each, body)
@@ -168,6 +171,14 @@ def _collect(part: "Message", body: _Body) -> None:
         fits = len(kind) <= TYPE_LENGTH_MAX and kind.isascii() and kind.isprintable()
         media_type = kind if fits else "application/octet-stream"
         body.files.append(InboundAttachment(name=_file_name(part), media_type=media_type, body=content))
+
+
+def _collect_files(other: "Message", shown: "Message", body: _Body) -> None:
+    """Takes the files of an alternative that is not read: Apple Mail has them beside the HTML."""
+    if other is not shown and other.is_multipart():
+        words = body.text
+        _collect(other, body)
+        body.text = words
 
 
 def _is_file(part: "Message") -> bool:
