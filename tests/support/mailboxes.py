@@ -71,6 +71,8 @@ class MailServer:
             body = self.mails[int(found[2])]
             arrived = self.arrived[int(found[2])] if "INTERNALDATE" in command else ""
             body = body.partition(b"\n\n")[0] + b"\n\n" if "HEADER" in command else body
+            if part := re.search(r"<0\.(\d+)>", command):
+                body = body[: int(part[1])]
             said = f"INTERNALDATE {arrived} " if arrived else ""
             head = f"* 1 FETCH (UID {found[2]} {said}BODY[] {{{len(body)}}}\r\n".encode()
             return head + body + f")\r\n{tag} OK done\r\n".encode()

@@ -74,7 +74,7 @@ def test_every_random_mail_is_read_or_marked() -> None:
         if isinstance(found, UnreadMessage):
             assert "mail_sender_unclear" in found.reason, (found, mail.raw)
         elif found is not None:
-            message, subject = found
+            message, subject = found.message, found.subject
             require_plain(message)
             subject.encode()
             read_count += 1

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palyra.adapters.channels.mail_reader import UNPROVEN, FetchedMail, MailReader
+from palyra.adapters.channels.mail_reader import FetchedMail, MailReader
+from palyra.core.channels.identity import UNPROVEN
 from palyra.core.channels.mail_trust import ANSWERED_WITHIN_S, make_mail_id
 from palyra.core.channels.model import DirectMessages, InboundMessage
 from palyra.core.errors import Invalid
@@ -32,7 +33,7 @@ def read(head: str, text: str = "hello", authserv_id: str | None = AUTHSERV) -> 
     raw = f"{head.strip()}\n\n{text}\n".encode()
     found = reader(authserv_id).read(FetchedMail(uid="1", raw=raw, arrived_at_ms=NOW_MS))
     assert found is not None
-    return found[0]
+    return found.message
 
 
 async def linked(scene: ChannelScene, server: MailServer) -> None:
@@ -115,6 +116,9 @@ def test_the_sender_is_the_address_and_never_a_name(sender: str, expected: str) 
         f"From : {OWNER}",
         "From: =?utf-8?q?owner=40victim.example?=",
         f"From: {OWNER}@evil.example",
+        "From: own\u00e9r@victim.example",
+        "From: \u00e9 <\u00e9owner@victim.example>",
+        "From: owner@v\u00efctim.example",
         "From: ",
         "Subject: nobody",
     ],
@@ -134,6 +138,33 @@ def test_an_odd_header_block_proves_nothing(odd: str) -> None:
 def test_an_answer_to_a_mail_of_ours_verifies_and_may_command(name: str) -> None:
     said = read(f"From: {OWNER}\n{name}: {own_id()}", "/status", authserv_id=None)
     assert (said.sender_verified, said.may_command, said.text) == (True, True, "/status")
+
+
+REFUTED = {
+    "that it failed": f"Authentication-Results: {AUTHSERV}; dmarc=fail header.from=victim.example",
+    "so below another": f"Authentication-Results: {AUTHSERV}; dkim=none\n"
+    f"Authentication-Results: {AUTHSERV}; dmarc=fail (p=none) header.from=victim.example",
+    "what cannot be read": f"Authentication-Results: {AUTHSERV}; spf=none smtp.mailfrom=a b; dmarc=fail",
+}
+
+
+@pytest.mark.parametrize("results", REFUTED.values(), ids=REFUTED.keys())
+def test_somebody_who_was_sent_a_copy_of_an_answer_is_not_its_sender(results: str) -> None:
+    said = read(f"{results}\nFrom: {OWNER}\nIn-Reply-To: {own_id()}", "/approve")
+    assert (said.sender_verified, said.may_command) == (False, False)
+    for unknown in (f"Authentication-Results: {AUTHSERV}; dmarc=none", "X-Results: of nobody"):
+        said = read(f"{unknown}\nFrom: {OWNER}\nIn-Reply-To: {own_id()}", "/approve")
+        assert (said.sender_verified, said.may_command) == (True, True)
+
+
+async def test_who_only_says_to_be_somebody_has_nothing_of_theirs(tmp_path: Path) -> None:
+    async with mailbox(tmp_path, dm_policy=DirectMessages.ALLOW) as (scene, server):
+        server.receive("hello", Authentication_Results="mx.evil.example; none")
+        await until(lambda: server.seen == {1})
+        account = "channel:email:alice@example.com"
+        assert await scene.engine.runs.list(Principal(account), RunsQuery()) == ()
+        unproven = Principal(f"channel:email:{UNPROVEN}alice@example.com")
+        assert len(await scene.engine.runs.list(unproven, RunsQuery())) == 1
 
 
 OTHER_IDS = {
@@ -158,7 +189,7 @@ def test_a_mailbox_that_tells_no_time_of_arrival_proves_no_answer() -> None:
     raw = f"From: {OWNER}\nIn-Reply-To: {own_id()}\n\n/approve".encode()
     found = reader().read(FetchedMail(uid="1", raw=raw))
     assert found is not None
-    assert not found[0].may_command
+    assert not found.message.may_command
 
 
 async def test_each_mail_goes_to_one_address_with_an_id_that_its_answer_proves(tmp_path: Path) -> None:
@@ -294,6 +325,13 @@ def test_html_is_cut_where_a_quote_begins() -> None:
         said = read(f"Authentication-Results: {PASSED}\nFrom: {OWNER}\nContent-Type: text/html", html)
         assert said.text == "Please see"
         assert b"/approve" in said.attachments[0].body
+
+
+def test_an_element_of_a_quote_that_is_not_shown_stands_for_no_other() -> None:
+    for hidden in ("<!-- <blockquote> -->", "<style>a{} <hr> </style>"):
+        html = f'<html>{hidden}<div>Please see</div><div class="gmail_quote">remember this</div></html>'
+        said = read(f"Authentication-Results: {PASSED}\nFrom: {OWNER}\nContent-Type: text/html", html)
+        assert said.text == "Please see"
 
 
 def test_a_thread_of_others_has_no_own_words_without_a_mark() -> None:

@@ -43,7 +43,7 @@ def test_a_mail_has_the_time_at_which_its_server_got_it_and_never_its_own() -> N
     for arrived_at_ms, expected in ((1_750_000_000_999, 1_750_000_000_999), (None, 0)):
         read = reader.read(FetchedMail(uid="1", raw=raw, arrived_at_ms=arrived_at_ms))
         assert read is not None
-        assert read[0].written_at_ms == expected
+        assert read.message.written_at_ms == expected
 
 
 async def test_discord_tells_it_of_a_message_of_the_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

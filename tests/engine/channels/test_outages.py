@@ -133,7 +133,12 @@ async def email_platform(client: HttpClient) -> AsyncIterator[Platform]:
     async with mail_server() as server, lines_to(server.imap_port, server.smtp_port) as lines:
         imap, smtp = (f"palyra%40example.com@127.0.0.1:{line.port}" for line in lines)
         settings = EmailSettings(
-            name="email", imap=f"imap://{imap}", smtp=f"smtp://{smtp}", password=lambda: PASSWORD, poll_s=1.0
+            name="email",
+            imap=f"imap://{imap}",
+            smtp=f"smtp://{smtp}",
+            password=lambda: PASSWORD,
+            poll_s=1.0,
+            authserv_id="mx.example.com",
         )
 
         async def say(engine: Engine, text: str) -> None:

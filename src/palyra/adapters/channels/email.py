@@ -22,12 +22,13 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from palyra.adapters.channels.mail_reader import SUBJECT, SUBJECT_LENGTH_MAX, FetchedMail, MailReader, ids_of
+from palyra.adapters.channels.mail_process import MAIL_BYTES_MAX, read_apart
+from palyra.adapters.channels.mail_reader import SUBJECT, SUBJECT_LENGTH_MAX, FetchedMail, MailReader
 from palyra.core.channels.file_names import file_name
 from palyra.core.channels.mail_trust import MailHeaders, is_address, make_mail_id, read_headers, topmost_authserv_id
 from palyra.core.channels.model import ChannelKind
 from palyra.core.channels.signatures import refusal
-from palyra.core.channels.unread import UnreadMessage, read_or_mark
+from palyra.core.channels.unread import UnreadMessage
 from palyra.core.errors import Unavailable
 from palyra.core.plurals import counted
 from palyra.ports.channels import (
@@ -47,9 +48,10 @@ from palyra.ports.channels import (
 POLL_S = 15.0
 TIMEOUT_S = 20.0
 LENGTH_MAX = 60_000
-MAIL_BYTES_MAX = 10 * 1024 * 1024
 FILES_BYTES_MAX = 10_000_000  # Of one mail. Most servers take 25 MB, and base64 makes a file a third larger.
 MAILS_AT_ONCE_MAX = 50
+MORE_S = 0.5  # Before the next ones are asked for, if there were as many: those behind a flood do not wait for polls.
+CONNECT_FAILED = "connect_failed"
 SUBJECTS_MAX = 1_000
 # Python would encode ids that are longer than a line, and no answer could name them again. SMTP takes 998 letters.
 LONG_LINES = default_policy.clone(max_line_length=900)
@@ -96,25 +98,30 @@ class EmailChannel:
     async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         while True:
             deferred: Unavailable | None = None
-            for mail in await self._asked(self._unseen):
+            uids = await self._asked(self._unseen)
+            for uid in uids:
                 try:
-                    await self._take(deliver, mail)
+                    await self._take(deliver, uid)
                 except Unavailable as error:
                     deferred = error  # It stays unseen and is read again; those behind it do not wait for it.
+                    if error.code == CONNECT_FAILED:
+                        break
             if deferred is not None:
                 raise deferred
             report.up()
-            await asyncio.sleep(self._settings.poll_s)
+            await asyncio.sleep(MORE_S if len(uids) == MAILS_AT_ONCE_MAX else self._settings.poll_s)
 
-    async def _take(self, deliver: Deliver, mail: FetchedMail) -> None:
-        read = await asyncio.to_thread(read_or_mark, self._settings.name, ids_of(mail), lambda: self._reader.read(mail))
+    async def _take(self, deliver: Deliver, uid: str) -> None:
+        mail = await self._asked(partial(self._fetch, uid))
+        if mail is None:
+            return
+        read = await read_apart(self._reader, mail)
         if isinstance(read, UnreadMessage):
             await deliver(read)
         elif read is not None:
-            message, subject = read
-            self._remember(message.conversation_id, subject)
-            await deliver(message)
-        await self._asked(partial(self._mark_seen, mail.uid))
+            self._remember(read.message.conversation_id, read.subject)
+            await deliver(read.message)
+        await self._asked(partial(self._mark_seen, uid))
 
     async def send(self, part: OutgoingPart) -> SentMessage:
         mail = self._answer(part)
@@ -161,7 +168,7 @@ class EmailChannel:
         except imaplib.IMAP4.error as cause:
             raise Unavailable("mailbox_refused", f"the mailbox refused: {str(cause)[:200]}") from cause
         except OSError as cause:
-            raise Unavailable("connect_failed", f"the mailbox cannot be reached: {cause.strerror or cause}") from cause
+            raise Unavailable(CONNECT_FAILED, f"the mailbox cannot be reached: {cause.strerror or cause}") from cause
 
     def _with_inbox(self, use: Callable[[imaplib.IMAP4], Found]) -> Found:
         host, port = _endpoint(self._imap)
@@ -177,12 +184,14 @@ class EmailChannel:
         finally:
             inbox.shutdown()
 
-    def _unseen(self) -> list[FetchedMail]:
-        def read(inbox: imaplib.IMAP4) -> list[FetchedMail]:
-            uids = _uids(inbox, "UNSEEN", "SMALLER", str(MAIL_BYTES_MAX))[:MAILS_AT_ONCE_MAX]
-            return [mail for uid in uids if (mail := _fetched(inbox, uid, "(INTERNALDATE BODY.PEEK[])")) is not None]
+    def _unseen(self) -> list[str]:
+        return self._with_inbox(lambda inbox: _uids(inbox, "UNSEEN")[:MAILS_AT_ONCE_MAX])
 
-        return self._with_inbox(read)
+    def _fetch(self, uid: str) -> FetchedMail | None:
+        """Fetches one mail. Of one that is too large no more than tells so."""
+        return self._with_inbox(
+            lambda inbox: _fetched(inbox, uid, f"(INTERNALDATE BODY.PEEK[]<0.{MAIL_BYTES_MAX + 1}>)")
+        )
 
     def _newest_headers(self) -> list[MailHeaders]:
         def read(inbox: imaplib.IMAP4) -> list[MailHeaders]:

@@ -16,7 +16,15 @@ from typing import TypeVar
 
 import msgspec
 
-from palyra.core.channels.mail_trust import MailHeaders, answers_ours, is_vouched_for, read_headers, sender_of
+from palyra.core.channels.identity import UNPROVEN
+from palyra.core.channels.mail_trust import (
+    MailHeaders,
+    answers_ours,
+    is_refuted,
+    is_vouched_for,
+    read_headers,
+    sender_of,
+)
 from palyra.core.channels.mail_words import command_alone, is_forward_subject, is_own_quote, mark_html, split_words
 from palyra.core.channels.model import (
     ATTACHMENTS_MAX,
@@ -36,11 +44,9 @@ SUBJECT = "Your message"
 SUBJECT_LENGTH_MAX = 200
 NAME_LENGTH_MAX = 200
 TYPE_LENGTH_MAX = 100
+TEXT_READ_MAX = 2 * TEXT_LENGTH_MAX  # Own words and those of others; no more of either is taken.
 PARTS_MAX = 200  # Of one mail, inner ones included.
 OTHERS_NAME = "quoted.txt"
-UNPROVEN = (
-    "unproven:"  # Begins a conversation with a sender whom nobody vouches for: no address, so nothing is sent to it.
-)
 _ROBOTS = ("bulk", "list", "junk", "auto_reply")
 
 Found = TypeVar("Found")
@@ -54,6 +60,11 @@ class FetchedMail(msgspec.Struct, frozen=True, kw_only=True):
     arrived_at_ms: int | None = None
 
 
+class ReadMail(msgspec.Struct, frozen=True, kw_only=True):
+    message: InboundMessage
+    subject: str
+
+
 class MailReader(msgspec.Struct, frozen=True, kw_only=True):
     """What reading needs to know. `key` marks our own mails; without `authserv_id` no server vouches for a sender."""
 
@@ -62,7 +73,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
     key: bytes
     authserv_id: str | None = None
 
-    def read(self, mail: FetchedMail) -> tuple[InboundMessage, str] | None:
+    def read(self, mail: FetchedMail) -> ReadMail | None:
         """Returns the message and its subject. None if a program sent the mail, or we did."""
         headers = read_headers(mail.raw)
         if _is_robot(headers):
@@ -72,7 +83,10 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
             raise Invalid("mail_sender_unclear", "its From header does not name exactly one address")
         if address == self.address.lower():
             return None
-        is_answer = answers_ours(headers, self.key, self.channel, address, mail.arrived_at_ms)
+        # Whoever was sent a copy of an answer knows its id. Where the server sees that it is not the sender, that decides.
+        is_answer = answers_ours(headers, self.key, self.channel, address, mail.arrived_at_ms) and not is_refuted(
+            headers, self.authserv_id
+        )
         is_known = is_answer or is_vouched_for(headers, self.authserv_id, address)
         subject = _unfolded(headers, "subject") or SUBJECT
         named = _first_id(headers, "message-id") or f"uid-{mail.uid}"
@@ -94,7 +108,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
             written_at_ms=mail.arrived_at_ms or 0,
             may_command=is_answer,
         )
-        return message, subject
+        return ReadMail(message=message, subject=subject)
 
     def _words(
         self, raw: bytes, headers: MailHeaders, address: str, is_answer: bool
@@ -104,7 +118,7 @@ class MailReader(msgspec.Struct, frozen=True, kw_only=True):
         _collect(message_from_bytes(raw), body)
         is_forward = bool(body.forwards) or is_forward_subject(_unfolded(headers, "subject"))
         goes_on = bool(headers.all("in-reply-to") or headers.all("references")) and not is_answer
-        words = split_words(body.text, is_continued=is_forward or goes_on)
+        words = split_words(body.text[:TEXT_READ_MAX], is_continued=is_forward or goes_on)
         is_others = is_forward or goes_on
         found = (
             [] if is_answer and not is_forward and is_own_quote(words, self.address) else [(words.others, words.writer)]
@@ -143,7 +157,10 @@ def _collect(part: "Message", body: _Body) -> None:
         body.forwards += inner
     elif inner and kind == "multipart/alternative":
         plain = (each for each in inner if each.get_content_type() in ("text/plain", "multipart/related"))
-        _collect(next(plain, inner[0]), body)
+        shown = next(plain, inner[0])
+        _collect(shown, body)
+        for each in inner:
+            _collect_files(each, shown, body)
     elif inner:
         for each in inner:
             _collect(each, body)
@@ -154,6 +171,14 @@ def _collect(part: "Message", body: _Body) -> None:
         fits = len(kind) <= TYPE_LENGTH_MAX and kind.isascii() and kind.isprintable()
         media_type = kind if fits else "application/octet-stream"
         body.files.append(InboundAttachment(name=_file_name(part), media_type=media_type, body=content))
+
+
+def _collect_files(other: "Message", shown: "Message", body: _Body) -> None:
+    """Takes the files of an alternative that is not read: Apple Mail has them beside the HTML."""
+    if other is not shown and other.is_multipart():
+        words = body.text
+        _collect(other, body)
+        body.text = words
 
 
 def _is_file(part: "Message") -> bool:

@@ -1,6 +1,6 @@
 """Authentication-Results headers (RFC 8601): what a mailbox's own server found out about who sent a mail.
 
-Owns: reading one such header whole, and whether it says that DMARC passed for an address.
+Owns: reading one such header whole, and whether it says that DMARC passed for an address, or failed.
 Does not own: which header of a mail is asked (core.channels.mail_trust), the server that must write it.
 Invariants: comments and quoted strings never become results, whatever they hold. A header that cannot be read to its
 end says nothing. So does one that tells two results of DMARC, for one of them may be somebody else's.
@@ -15,6 +15,7 @@ HEADER_LENGTH_MAX = 20_000
 COMMENT_DEPTH_MAX = 16
 
 _KEY = r"[A-Za-z][A-Za-z0-9_-]*"
+_NOT_FAILED = ("pass", "bestguesspass", "none", "temperror")  # The last two say that nothing is known.
 _QUOTED = "\x01"  # Stands for a quoted string while a header is taken apart. No header may hold it.
 _ID = re.compile(rf"\s*({_QUOTED}|[^\s@;=,<>()/\[\]?:]+)(?:\s+([0-9]+))?\s*")
 _METHOD = re.compile(rf"\s*({_KEY})(?:\s*/\s*([0-9]+))?\s*=\s*({_KEY})(?=\s|$)")
@@ -78,6 +79,15 @@ def says_dmarc_passed(text: str, authserv_id: str, address: str) -> bool:
         [domain],
         [address.lower()],
     )
+
+
+def says_dmarc_failed(text: str, authserv_id: str) -> bool:
+    """Tells whether a header of that server says that DMARC failed, or may say so because it cannot be read."""
+    if not re.match(rf'\s*"?{re.escape(authserv_id)}(?![\w.-])', text, re.IGNORECASE):
+        return False
+    read = parse_authentication_results(text)
+    found = () if read is None else tuple(each.result for each in read.results if each.method == "dmarc")
+    return read is None or not all(result in _NOT_FAILED for result in found)
 
 
 def without_comments(text: str) -> tuple[str, tuple[str, ...]] | None:

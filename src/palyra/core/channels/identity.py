@@ -15,6 +15,8 @@ from palyra.core.ids import PRINCIPAL_LENGTH_MAX, Principal
 from palyra.core.trust import Trust
 
 KEY_PART_LENGTH_MAX = 80  # Three of them and the words between fit a session's key.
+# Begins the account, and the conversation, of a sender whom the platform does not vouch for. It is no address of theirs.
+UNPROVEN = "unproven:"
 _KEPT = frozenset("-._~@+=/,!$&'()*;?#[]")
 
 
@@ -59,8 +61,8 @@ def is_linked(link: AccountLink | None, now_ms: int) -> bool:
 def speaker_of(
     message: InboundMessage, kind: ChannelKind, link: AccountLink | None, may_approve: bool, now_ms: int
 ) -> Speaker:
-    """Returns who speaks. An account that the platform does not vouch for speaks for nobody else."""
-    account = account_principal(kind, message.sender_id)
+    """Returns who speaks. Who only says that they are an account is not it: they have nothing of what is the account's."""
+    account = account_principal(kind, f"{'' if message.sender_verified else UNPROVEN}{message.sender_id}")
     if link is None or not is_linked(link, now_ms) or not message.sender_verified:
         return Speaker(principal=account, trust=Trust.EXTERNAL)
     trust = Trust.OPERATOR if may_approve else Trust.LOCAL

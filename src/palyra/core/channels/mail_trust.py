@@ -15,6 +15,7 @@ import msgspec
 
 from palyra.core.channels.authentication_results import (
     parse_authentication_results,
+    says_dmarc_failed,
     says_dmarc_passed,
     without_comments,
 )
@@ -77,6 +78,14 @@ def is_vouched_for(headers: MailHeaders, authserv_id: str | None, address: str) 
     )
 
 
+def is_refuted(headers: MailHeaders, authserv_id: str | None) -> bool:
+    """Tells whether the mailbox's own server says that somebody else sent the mail.
+
+    Every header with its name counts: a sender who adds one can only harm themselves.
+    """
+    return bool(authserv_id) and any(says_dmarc_failed(each, authserv_id or "") for each in headers.all(RESULTS))
+
+
 def topmost_authserv_id(headers: MailHeaders) -> str | None:
     """Returns whose the topmost results are. None if there are none, or none that can be read."""
     results = headers.all(RESULTS)
@@ -115,8 +124,11 @@ def _shown(raw: bytes) -> str:
 
 
 def _single_address(value: str) -> str | None:
-    """Reads `Name <address>`, or an address alone. Names are not decoded: `=40` and the like make no address."""
-    bare = without_comments("".join(letter if letter.isascii() else "_" for letter in value))
+    """Reads `Name <address>`, or an address alone. Names are not decoded: `=40` and the like make no address.
+
+    Letters beyond ASCII stand in names only. What stands for them here is in no address, so none is read as another.
+    """
+    bare = without_comments("".join(letter if letter.isascii() else "[" for letter in value))
     if bare is None:
         return None
     shape = bare[0].strip().lower()

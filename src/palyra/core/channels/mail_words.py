@@ -20,9 +20,10 @@ SEPARATOR = "-" * 10  # Stands where a quoted or forwarded element of HTML begin
 _SEPARATOR = re.compile(r"\s*[-_=~*#+\u2010-\u2015\u2500-\u257f\u2022]{4,}.*|\s*[-_\u2010-\u2015\u2500]{2,}\s*\w.*")
 _SIGNATURE = re.compile(r"--\s*")
 _LABELLED = re.compile(r"\W{0,4}[^\W\d][^:\n\uff1a]{0,30}(?::(?:\s|\*|$)|\uff1a).*")
-_ADDRESS = re.compile(r"[\w.+'-]+@[\w-]+(?:\.[\w-]+)*")
+# Bounded, so that looking for one in a long line takes no more time than the line is long.
+_ADDRESS = re.compile(r"[\w.+'-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
 _DATES = (
-    re.compile(r"\b\d{1,2}[:.h]\d{2}\b"),
+    re.compile(r"(?<![\d./-])\d{1,2}[:.h]\d{2}(?![./-]?\d)"),  # No part of a date such as 20.11.2026.
     re.compile(r"\b(?:19|20)\d\d\b"),
     re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d"),
 )
@@ -70,7 +71,7 @@ def is_own_quote(words: MailWords, our_address: str) -> bool:
     """Tells whether what others wrote is one quote of our own mail, to its end: the session has those words already."""
     lines = words.others.splitlines()
     first = next((number for number, line in enumerate(lines) if line.lstrip().startswith(">")), len(lines))
-    after = [line for line in lines[first:] if line.strip() and not line.lstrip().startswith(">")]
+    after = _without_signature([line for line in lines[first:] if line.strip() and not line.lstrip().startswith(">")])
     return not after and (first == 0 or words.writer == our_address.lower())
 
 
@@ -79,11 +80,15 @@ def is_forward_subject(subject: str) -> bool:
 
 
 def mark_html(html: str) -> str:
-    """Puts a separator before the first element that holds words of others, so that it is found in the text."""
-    for tag in _TAG.finditer(html):
-        if tag[1].lower() in _MARK_TAGS or _MARK_NAMES.search(tag[2]) or _MARK_LINE.search(tag[2]):
-            return f"{html[: tag.start()]}<p>{SEPARATOR}</p>{html[tag.start() :]}"
-    return html
+    """Puts a separator before each element that holds words of others, so that the first that is shown is found.
+
+    One within a comment or a style is not shown, and must not stand for the next.
+    """
+    return _TAG.sub(lambda tag: f"<p>{SEPARATOR}</p>{tag[0]}" if _is_mark_tag(tag) else tag[0], html)
+
+
+def _is_mark_tag(tag: re.Match[str]) -> bool:
+    return bool(tag[1].lower() in _MARK_TAGS or _MARK_NAMES.search(tag[2]) or _MARK_LINE.search(tag[2]))
 
 
 def _is_mark(lines: list[str], at: int) -> bool:
@@ -119,11 +124,14 @@ def _begins_attribution(lines: list[str], at: int) -> bool:
 
 
 def _is_attribution(text: str) -> bool:
-    """Tells whether words say who wrote the next ones, and when, in any language: a colon ends them."""
-    if not _ENDS_WITH_COLON.fullmatch(text) or len(text) > 400:
+    """Tells whether words say who wrote the next ones, and when, in any language: a colon ends them.
+
+    A day alone is none: people head their own lists with one.
+    """
+    if len(text) > 400 or not _ENDS_WITH_COLON.fullmatch(text):
         return False
-    dated = sum(each.search(text) is not None for each in _DATES)
-    return _ADDRESS.search(text) is not None or dated >= 2
+    time, *days = (each.search(text) is not None for each in _DATES)
+    return _ADDRESS.search(text) is not None or (time and any(days))
 
 
 def _without_signature(lines: list[str]) -> list[str]:
