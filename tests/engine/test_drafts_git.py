@@ -303,3 +303,30 @@ async def test_a_history_that_knows_instructions_is_worked_with_without_a_questi
     for is_tainted in (False, True):
         events = await play(workshop, is_tainted=is_tainted)
         assert [each.asking for each in judged(events)] == [(), ()], is_tainted
+
+
+FORGE_TREES = """cat > /tmp/forge.py <<'END'
+import hashlib, subprocess
+def git(*words, given=None):
+    return subprocess.run(["git", *words], input=given, capture_output=True, check=True).stdout.strip().decode()
+blob = git("hash-object", "-w", "--stdin", given=b"evil\\n")
+tree = git("mktree", given=f"100644 blob {blob}\\ta.py\\n".encode())
+index = open(".git/index", "rb").read()
+old = bytes.fromhex(git("rev-parse", "HEAD:src"))
+assert old in index
+body = index.replace(old, bytes.fromhex(tree))[:-20]
+open(".git/index", "wb").write(body + hashlib.sha1(body).digest())
+END
+python3 /tmp/forge.py"""
+
+
+@pytest.mark.parametrize("is_tainted", [False, True])
+async def test_a_tree_in_the_index_that_is_not_that_of_its_files_asks(tmp_path: Path, is_tainted: bool) -> None:
+    """Git takes it into the next commit, and `git status` says nothing."""
+    asking = await held(shop(tmp_path, FORGE_TREES), is_tainted=is_tainted)
+    assert asking == ("src/ (in git: the index has another tree for it than for its files)",)
+
+
+async def test_a_name_that_holds_the_letters_of_a_part_of_the_index_asks_nobody(tmp_path: Path) -> None:
+    command = f"echo a > COUNTRY.txt && git add COUNTRY.txt && {COMMIT} m"
+    assert judged(await play(shop(tmp_path, command)))[-1].verdict is Verdict.ALLOW

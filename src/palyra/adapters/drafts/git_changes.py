@@ -15,6 +15,7 @@ from contextlib import suppress
 from palyra.adapters.drafts.git_objects import check_objects
 from palyra.adapters.drafts.git_view import GitRunner, GitUnknownError, LayeredFiles, RepositoryView, find_views
 from palyra.core.drafts.git import GitReach, GitWrite, hidden
+from palyra.core.drafts.git_index import lying_trees, read_parts
 from palyra.core.events.draft import ChangeKind
 
 WRITES_MAX = 200_000
@@ -23,7 +24,8 @@ _ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", re.IGNORECASE)  # Git re
 _REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE | re.IGNORECASE)
 _PLACE = re.compile(r"^worktrees/[^/]+/")
 _LOGS = "logs/"
-_HIDING = ("UNTR", "FSMN")  # Parts of an index by which git does not look at files.
+_HIDING = frozenset({"UNTR", "FSMN"})  # Parts of an index by which git does not look at files.
+_OTHER_TREE = "the index has another tree for it than for its files"
 _FLAGS = "a flag in the index hides its changes"
 
 Pair = tuple[int, str, str]  # Mode, id of the content, and path.
@@ -138,10 +140,13 @@ class _Reach:
         place = name[: -len("index")]
         base = self._view.worktree_of(place)
         before, after = self._view.before(name), self._view.after(name)
-        for part in _HIDING:
-            if part.encode() in (after or b"") and part.encode() not in (before or b""):
-                yield hidden(self._view.root, self._view.path + name, self._view.path, "git does not look at all files")
+        parts = read_parts(after, self._view.id_bytes)
+        if _HIDING & parts.names - read_parts(before, self._view.id_bytes).names:
+            yield hidden(self._view.root, self._view.path + name, self._view.path, "git does not look at all files")
         old, now = self._entries(before, "before"), self._entries(after, "after")
+        for folder in lying_trees(parts, now, self._view.id_bytes):
+            path = f"{base or ''}{folder}" or self._view.path + name
+            yield hidden(self._view.root, path, self._view.path, _OTHER_TREE)
         for path in sorted(_flagged(now) - _flagged(old)):
             yield hidden(self._view.root, f"{base or ''}{path}", self._view.path, _FLAGS)
         added = now.keys() - old.keys() - pairs
