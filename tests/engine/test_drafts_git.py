@@ -330,3 +330,10 @@ async def test_a_tree_in_the_index_that_is_not_that_of_its_files_asks(tmp_path: 
 async def test_a_name_that_holds_the_letters_of_a_part_of_the_index_asks_nobody(tmp_path: Path) -> None:
     command = f"echo a > COUNTRY.txt && git add COUNTRY.txt && {COMMIT} m"
     assert judged(await play(shop(tmp_path, command)))[-1].verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("data", [".git/HEAD", ".git/refs/x"])
+async def test_data_of_a_repository_that_is_not_there_asks(tmp_path: Path, data: str) -> None:
+    path = f"src/{data}"
+    asking = await held(shop(tmp_path, f"mkdir -p $(dirname {path}) && echo 'ref: refs/heads/main' > {path}"))
+    assert "src/.git/HEAD (in git: a repository begins here, so the one around it shows less)" in asking

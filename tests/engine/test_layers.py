@@ -251,6 +251,13 @@ async def test_killed_at_any_step_a_draft_is_put_into_its_layer_once_more_and_en
     raise AssertionError("there are more steps than were tried")
 
 
+async def test_an_empty_git_folder_does_not_end_the_rules_around_it(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, "mkdir -p src/.git/refs; echo a > a.py", "echo evil > src/x.log")
+    (workshop.workspace / ".gitignore").write_text("*.log\n")
+    outputs(await play(workshop))
+    assert "src/x.log" not in names(workshop)
+
+
 async def test_a_person_keeps_what_the_layer_holds_and_it_is_on_the_tape(tmp_path: Path) -> None:
     workshop = shop(tmp_path, f"{PLANT}; mkdir out; printf '\\x00' > out/a.o", "ls out __pycache__")
     async with workshop.open() as engine:

@@ -89,6 +89,10 @@ class _Reach:
         return found
 
     def _hidden_files(self) -> Iterator[GitWrite]:
+        is_new = self._view.path.endswith(".git/") and self._view.before("config") is None
+        if is_new and any(change.kind is not ChangeKind.DELETED for change in self._view.changes):
+            why = "a repository begins here, so the one around it shows less"
+            yield hidden(self._view.root, f"{self._view.path}HEAD", self._view.path, why)
         for change, name in zip(self._view.changes, self._inside, strict=True):
             place = name.rpartition("/")[2]
             why = None

@@ -156,7 +156,7 @@ class _Ignored:
         if folder not in self._levels:
             above = self._levels_of(folder.rpartition("/")[0])
             shown = f"{self._prefix}{folder}/"
-            if os.path.lexists(f"{self._root}/{folder}/.git"):  # A repository of its own.
+            if _is_repository(f"{self._root}/{folder}"):
                 own = f"{self._root}/{folder}"
                 above = IgnoreLevels(git=tuple(_rules(text, len(shown.encode())) for text in _excludes(own)))
             self._levels[folder] = above if above is None else self._with_own(above, f"{folder}/", shown)
@@ -174,9 +174,14 @@ class _Ignored:
 def _top_of(root: str) -> str | None:
     """Returns the folder of the repository that holds the root."""
     for folder in (root, *_above(root)):
-        if os.path.lexists(f"{folder}/.git"):
+        if _is_repository(folder):
             return folder
     return None
+
+
+def _is_repository(folder: str) -> bool:
+    """Tells whether a folder is a repository of its own. Git's data alone makes none: a command may leave that unasked."""
+    return _is_file(f"{folder}/.git") or _is_file(f"{folder}/.git/config")
 
 
 def _above(path: str) -> Iterator[str]:
