@@ -337,3 +337,22 @@ async def test_data_of_a_repository_that_is_not_there_asks(tmp_path: Path, data:
     path = f"src/{data}"
     asking = await held(shop(tmp_path, f"mkdir -p $(dirname {path}) && echo 'ref: refs/heads/main' > {path}"))
     assert "src/.git/HEAD (in git: a repository begins here, so the one around it shows less)" in asking
+
+
+async def test_an_id_in_the_words_of_a_commit_is_no_ref(tmp_path: Path) -> None:
+    stored = f"{BLOB}; t=$(printf '100644 blob %s\\t.envrc\\n' $b | git mktree); git {NAMED} commit-tree -m m $t > id"
+    told = f'git {NAMED} commit -q --allow-empty -m "Bump to $(cat id)"'
+    moved = "git checkout -q $(cat id); git checkout -q -f main"
+    workshop = shop(tmp_path, f"{COMMIT} {'b' * 40} --allow-empty", stored, told, moved, "git branch side $(cat id)")
+    verdicts = [each.verdict for each in judged(await play(workshop))]
+    assert verdicts == [Verdict.ALLOW] * 3 + [Verdict.DENY] * 2
+
+
+async def test_a_new_repository_asks_with_a_card_that_shows_all(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, "git init -q new")
+    async with workshop.open() as engine:
+        await engine.runs.start(OWNER, ask())
+        card = await question(engine)
+    assert card.preview is not None
+    assert not card.is_cut
+    assert "new/.git/config" in card.preview

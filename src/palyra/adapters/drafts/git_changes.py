@@ -23,7 +23,7 @@ LINKS_MAX = 5
 _ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", re.IGNORECASE)  # Git reads capitals too.
 _REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE | re.IGNORECASE)
 _PLACE = re.compile(r"^worktrees/[^/]+/")
-_LOGS = "logs/"
+_LOGS, _MOVED = "logs/", b"checkout: moving from "
 _HIDING = frozenset({"UNTR", "FSMN"})  # Parts of an index by which git does not look at files.
 _OTHER_TREE = "the index has another tree for it than for its files"
 _FLAGS = "a flag in the index hides its changes"
@@ -114,8 +114,8 @@ class _Reach:
         """Returns the ids that changed refs and logs name now and did not before, each with the name of such a file."""
         found: dict[str, str] = {}
         for name in sorted(filter(is_ref_file, self._inside), key=_importance):
-            before = ids_in(self._view.before(name))
-            for each in ids_in(self._view.after(name)) - before:
+            before = ids_in(name, self._view.before(name))
+            for each in ids_in(name, self._view.after(name)) - before:
                 found.setdefault(each, name)
         return found
 
@@ -243,8 +243,13 @@ def _importance(name: str) -> tuple[int, str]:
     return (0 if inner.startswith("refs/") else 2 if inner.startswith(_LOGS) else 1), name
 
 
-def ids_in(body: bytes | None) -> set[str]:
-    return {each.decode().lower() for each in _ID.findall(body or b"") if each.strip(b"0")}
+def ids_in(name: str, body: bytes | None) -> set[str]:
+    """Returns the ids that a file of refs names. Git reads none in the words of a log, except for `git checkout -`."""
+    text = body or b""
+    if _PLACE.sub("", name).startswith(_LOGS):
+        lines = text.split(b"\n")
+        text = b"\n".join(line if _MOVED in line else line.partition(b"\t")[0] for line in lines)
+    return {each.decode().lower() for each in _ID.findall(text) if each.strip(b"0")}
 
 
 def old_ids(view: RepositoryView) -> frozenset[str]:
@@ -253,11 +258,11 @@ def old_ids(view: RepositoryView) -> frozenset[str]:
     for folder in ("refs", "logs", "worktrees"):
         for name in view.names_before(folder):
             if is_ref_file(name):
-                found |= ids_in(view.before(name))
+                found |= ids_in(name, view.before(name))
     with suppress(OSError):
         for name in os.listdir(f"{view.root}/{view.path}"):
             if is_ref_file(name):
-                found |= ids_in(view.before(name))
+                found |= ids_in(name, view.before(name))
     return frozenset(found)
 
 
