@@ -356,3 +356,13 @@ async def test_a_new_repository_asks_with_a_card_that_shows_all(tmp_path: Path) 
     assert card.preview is not None
     assert not card.is_cut
     assert "new/.git/config" in card.preview
+
+
+async def test_a_commit_starts_no_housekeeping_that_would_be_cut_off(tmp_path: Path) -> None:
+    """Git keeps its process in a file of `.git` meanwhile, which would ask."""
+    many = "mkdir many; for n in $(seq 1500); do echo $n > many/$n; done; git add -A"
+    workshop = shop(tmp_path, many, f"{COMMIT} m")
+    git(workshop, "config", "gc.auto", "1")
+    git(workshop, "config", "gc.autoDetach", "false")  # So that it would be over with the command.
+    assert [each.verdict for each in judged(await play(workshop))] == [Verdict.ALLOW] * 2
+    assert not list(workshop.workspace.glob(".git/objects/pack/*.pack"))

