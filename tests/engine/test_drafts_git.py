@@ -303,3 +303,66 @@ async def test_a_history_that_knows_instructions_is_worked_with_without_a_questi
     for is_tainted in (False, True):
         events = await play(workshop, is_tainted=is_tainted)
         assert [each.asking for each in judged(events)] == [(), ()], is_tainted
+
+
+FORGE_TREES = """cat > /tmp/forge.py <<'END'
+import hashlib, subprocess
+def git(*words, given=None):
+    return subprocess.run(["git", *words], input=given, capture_output=True, check=True).stdout.strip().decode()
+blob = git("hash-object", "-w", "--stdin", given=b"evil\\n")
+tree = git("mktree", given=f"100644 blob {blob}\\ta.py\\n".encode())
+index = open(".git/index", "rb").read()
+old = bytes.fromhex(git("rev-parse", "HEAD:src"))
+assert old in index
+body = index.replace(old, bytes.fromhex(tree))[:-20]
+open(".git/index", "wb").write(body + hashlib.sha1(body).digest())
+END
+python3 /tmp/forge.py"""
+
+
+@pytest.mark.parametrize("is_tainted", [False, True])
+async def test_a_tree_in_the_index_that_is_not_that_of_its_files_asks(tmp_path: Path, is_tainted: bool) -> None:
+    """Git takes it into the next commit, and `git status` says nothing."""
+    asking = await held(shop(tmp_path, FORGE_TREES), is_tainted=is_tainted)
+    assert asking == ("src/ (in git: the index has another tree for it than for its files)",)
+
+
+async def test_a_name_that_holds_the_letters_of_a_part_of_the_index_asks_nobody(tmp_path: Path) -> None:
+    command = f"echo a > COUNTRY.txt && git add COUNTRY.txt && {COMMIT} m"
+    assert judged(await play(shop(tmp_path, command)))[-1].verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("data", [".git/HEAD", ".git/refs/x"])
+async def test_data_of_a_repository_that_is_not_there_asks(tmp_path: Path, data: str) -> None:
+    path = f"src/{data}"
+    asking = await held(shop(tmp_path, f"mkdir -p $(dirname {path}) && echo 'ref: refs/heads/main' > {path}"))
+    assert "src/.git/HEAD (in git: a repository begins here, so the one around it shows less)" in asking
+
+
+async def test_an_id_in_the_words_of_a_commit_is_no_ref(tmp_path: Path) -> None:
+    stored = f"{BLOB}; t=$(printf '100644 blob %s\\t.envrc\\n' $b | git mktree); git {NAMED} commit-tree -m m $t > id"
+    told = f'git {NAMED} commit -q --allow-empty -m "Bump to $(cat id)"'
+    moved = "git checkout -q $(cat id); git checkout -q -f main"
+    workshop = shop(tmp_path, f"{COMMIT} {'b' * 40} --allow-empty", stored, told, moved, "git branch side $(cat id)")
+    verdicts = [each.verdict for each in judged(await play(workshop))]
+    assert verdicts == [Verdict.ALLOW] * 3 + [Verdict.DENY] * 2
+
+
+async def test_a_new_repository_asks_with_a_card_that_shows_all(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, "git init -q new")
+    async with workshop.open() as engine:
+        await engine.runs.start(OWNER, ask())
+        card = await question(engine)
+    assert card.preview is not None
+    assert not card.is_cut
+    assert "new/.git/config" in card.preview
+
+
+async def test_a_commit_starts_no_housekeeping_that_would_be_cut_off(tmp_path: Path) -> None:
+    """Git keeps its process in a file of `.git` meanwhile, which would ask."""
+    many = "mkdir many; for n in $(seq 1500); do echo $n > many/$n; done; git add -A"
+    workshop = shop(tmp_path, many, f"{COMMIT} m")
+    git(workshop, "config", "gc.auto", "1")
+    git(workshop, "config", "gc.autoDetach", "false")  # So that it would be over with the command.
+    assert [each.verdict for each in judged(await play(workshop))] == [Verdict.ALLOW] * 2
+    assert not list(workshop.workspace.glob(".git/objects/pack/*.pack"))

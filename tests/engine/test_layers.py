@@ -251,6 +251,32 @@ async def test_killed_at_any_step_a_draft_is_put_into_its_layer_once_more_and_en
     raise AssertionError("there are more steps than were tried")
 
 
+async def test_an_empty_git_folder_does_not_end_the_rules_around_it(tmp_path: Path) -> None:
+    workshop = shop(tmp_path, "mkdir -p src/.git/refs; echo a > a.py", "echo evil > src/x.log")
+    (workshop.workspace / ".gitignore").write_text("*.log\n")
+    outputs(await play(workshop))
+    assert "src/x.log" not in names(workshop)
+
+
+async def test_a_text_whose_difference_git_does_not_show_stays_in_the_layer(tmp_path: Path) -> None:
+    workshop = shop(
+        tmp_path,
+        "mkdir -p vendor src/gen 'a b'; for f in vendor/x.js vendor/shown.js src/gen/y.py src/z.py 'a b/c' b.snap; "
+        'do echo evil > "$f"; done',
+    )
+    (workshop.workspace / "src/gen").mkdir(parents=True)
+    (workshop.workspace / "src/.gitattributes").write_text("gen/* binary\n")
+    rules = (
+        '[attr]made -diff\n*.snap made\n# a\nvendor/** -diff\nvendor/shown.js diff\n"a b/*" text -diff\n*.png binary\n'
+    )
+    (workshop.workspace / ".gitattributes").write_text(rules)
+    outputs(await play(workshop))
+    assert [name for name in names(workshop) if name.rpartition(".")[2] in ("js", "py", "snap") or name == "a b/c"] == [
+        "src/z.py",
+        "vendor/shown.js",
+    ]
+
+
 async def test_a_person_keeps_what_the_layer_holds_and_it_is_on_the_tape(tmp_path: Path) -> None:
     workshop = shop(tmp_path, f"{PLANT}; mkdir out; printf '\\x00' > out/a.o", "ls out __pycache__")
     async with workshop.open() as engine:

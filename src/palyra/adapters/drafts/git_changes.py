@@ -15,6 +15,7 @@ from contextlib import suppress
 from palyra.adapters.drafts.git_objects import check_objects
 from palyra.adapters.drafts.git_view import GitRunner, GitUnknownError, LayeredFiles, RepositoryView, find_views
 from palyra.core.drafts.git import GitReach, GitWrite, hidden
+from palyra.core.drafts.git_index import lying_trees, read_parts
 from palyra.core.events.draft import ChangeKind
 
 WRITES_MAX = 200_000
@@ -22,8 +23,9 @@ LINKS_MAX = 5
 _ID = re.compile(rb"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", re.IGNORECASE)  # Git reads capitals too.
 _REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE | re.IGNORECASE)
 _PLACE = re.compile(r"^worktrees/[^/]+/")
-_LOGS = "logs/"
-_HIDING = ("UNTR", "FSMN")  # Parts of an index by which git does not look at files.
+_LOGS, _MOVED = "logs/", b"checkout: moving from "
+_HIDING = frozenset({"UNTR", "FSMN"})  # Parts of an index by which git does not look at files.
+_OTHER_TREE = "the index has another tree for it than for its files"
 _FLAGS = "a flag in the index hides its changes"
 
 Pair = tuple[int, str, str]  # Mode, id of the content, and path.
@@ -87,6 +89,10 @@ class _Reach:
         return found
 
     def _hidden_files(self) -> Iterator[GitWrite]:
+        is_new = self._view.path.endswith(".git/") and self._view.before("config") is None
+        if is_new and any(change.kind is not ChangeKind.DELETED for change in self._view.changes):
+            why = "a repository begins here, so the one around it shows less"
+            yield hidden(self._view.root, f"{self._view.path}HEAD", self._view.path, why)
         for change, name in zip(self._view.changes, self._inside, strict=True):
             place = name.rpartition("/")[2]
             why = None
@@ -108,8 +114,8 @@ class _Reach:
         """Returns the ids that changed refs and logs name now and did not before, each with the name of such a file."""
         found: dict[str, str] = {}
         for name in sorted(filter(is_ref_file, self._inside), key=_importance):
-            before = ids_in(self._view.before(name))
-            for each in ids_in(self._view.after(name)) - before:
+            before = ids_in(name, self._view.before(name))
+            for each in ids_in(name, self._view.after(name)) - before:
                 found.setdefault(each, name)
         return found
 
@@ -138,10 +144,13 @@ class _Reach:
         place = name[: -len("index")]
         base = self._view.worktree_of(place)
         before, after = self._view.before(name), self._view.after(name)
-        for part in _HIDING:
-            if part.encode() in (after or b"") and part.encode() not in (before or b""):
-                yield hidden(self._view.root, self._view.path + name, self._view.path, "git does not look at all files")
+        parts = read_parts(after, self._view.id_bytes)
+        if _HIDING & parts.names - read_parts(before, self._view.id_bytes).names:
+            yield hidden(self._view.root, self._view.path + name, self._view.path, "git does not look at all files")
         old, now = self._entries(before, "before"), self._entries(after, "after")
+        for folder in lying_trees(parts, now, self._view.id_bytes):
+            path = f"{base or ''}{folder}" or self._view.path + name
+            yield hidden(self._view.root, path, self._view.path, _OTHER_TREE)
         for path in sorted(_flagged(now) - _flagged(old)):
             yield hidden(self._view.root, f"{base or ''}{path}", self._view.path, _FLAGS)
         added = now.keys() - old.keys() - pairs
@@ -234,8 +243,13 @@ def _importance(name: str) -> tuple[int, str]:
     return (0 if inner.startswith("refs/") else 2 if inner.startswith(_LOGS) else 1), name
 
 
-def ids_in(body: bytes | None) -> set[str]:
-    return {each.decode().lower() for each in _ID.findall(body or b"") if each.strip(b"0")}
+def ids_in(name: str, body: bytes | None) -> set[str]:
+    """Returns the ids that a file of refs names. Git reads none in the words of a log, except for `git checkout -`."""
+    text = body or b""
+    if _PLACE.sub("", name).startswith(_LOGS):
+        lines = text.split(b"\n")
+        text = b"\n".join(line if _MOVED in line else line.partition(b"\t")[0] for line in lines)
+    return {each.decode().lower() for each in _ID.findall(text) if each.strip(b"0")}
 
 
 def old_ids(view: RepositoryView) -> frozenset[str]:
@@ -244,11 +258,11 @@ def old_ids(view: RepositoryView) -> frozenset[str]:
     for folder in ("refs", "logs", "worktrees"):
         for name in view.names_before(folder):
             if is_ref_file(name):
-                found |= ids_in(view.before(name))
+                found |= ids_in(name, view.before(name))
     with suppress(OSError):
         for name in os.listdir(f"{view.root}/{view.path}"):
             if is_ref_file(name):
-                found |= ids_in(view.before(name))
+                found |= ids_in(name, view.before(name))
     return frozenset(found)
 
 

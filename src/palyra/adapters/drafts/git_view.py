@@ -98,6 +98,11 @@ class RepositoryView:
         self.path = path
         self.changes = changes  # Those in its folder.
 
+    @cached_property
+    def id_bytes(self) -> int:
+        """How long the ids of its objects are."""
+        return 32 if _SHA256.search(self.before("config") or self.after("config") or b"") else 20
+
     def inside(self, change: FileChange) -> str:
         return change.path[len(self.path) :]
 
@@ -146,11 +151,10 @@ class RepositoryView:
         """Yields git for the objects of this repository, with those of the draft."""
         with TemporaryDirectory(prefix="palyra-git-") as name:
             private = Path(name)
-            is_sha256 = _SHA256.search(self.before("config") or self.after("config") or b"") is not None
             for folder in ("refs", "objects"):
                 (private / folder).mkdir()
             (private / "HEAD").write_text("ref: refs/heads/none\n")
-            (private / "config").write_text(_CONFIG_SHA256 if is_sha256 else _CONFIG)
+            (private / "config").write_text(_CONFIG if self.id_bytes == 20 else _CONFIG_SHA256)
             shallow = self.before("shallow") or self.after("shallow")
             if shallow:
                 (private / "shallow").write_bytes(shallow)

@@ -17,6 +17,7 @@ from palyra.adapters.files.ignore import IGNORE_BYTES_MAX, IgnoreRules
 from palyra.adapters.files.ignore_levels import IgnoreLevel, IgnoreLevels
 from palyra.adapters.files.workspace import WorkspacePath
 from palyra.core.drafts.changes import Place, is_folder, place_of
+from palyra.core.drafts.known_formats import is_known_format
 from palyra.core.drafts.review import (
     MARKERS,
     Unseen,
@@ -53,7 +54,7 @@ def is_unseen_write(place: WorkspacePath, text: str | None) -> bool:
     look, path = _Look(place.root, "", ""), "/".join(place.parts)
     reason = look.name_reason(path)
     if reason is None and text is not None:
-        reason = unseen_reason(path, text.encode(errors="surrogatepass"), has_git=look.has_git_for(path))
+        reason = look.content_reason(path, text.encode(errors="surrogatepass"))
     return reason is not None
 
 
@@ -67,6 +68,7 @@ class _Look:
         self._real = _Ignored(root, top, (root,))
         self._wanted = _Ignored(root, top, self._places) if len(self._places) > 1 else self._real
         self._marked: dict[str, bool] = {}
+        self._undiffed = _Undiffed(root, top or root)
         self._has_git = top is not None
 
     def reason(self, change: FileChange) -> Unseen | None:
@@ -78,10 +80,7 @@ class _Look:
             return Unseen.OUTPUT
         if change.kind not in _CONTENT or is_folder(change):
             return None
-        return self._content_reason(path, has_git=self.has_git_for(path))
-
-    def has_git_for(self, path: str) -> bool:
-        return self._has_git or self._real.has_git(path)
+        return self._read_reason(path)
 
     def name_reason(self, path: str) -> Unseen | None:
         if ".git" in path.casefold().rstrip("/").split("/"):
@@ -93,7 +92,13 @@ class _Look:
             return Unseen.IGNORED
         return None
 
-    def _content_reason(self, path: str, *, has_git: bool) -> Unseen | None:
+    def content_reason(self, path: str, body: bytes, size: int | None = None) -> Unseen | None:
+        reason = unseen_reason(path, body, size, has_git=self._has_git or self._real.has_git(path))
+        if reason is None and self._undiffed.holds(path) and not is_known_format(path, body):
+            return Unseen.UNDIFFED
+        return reason
+
+    def _read_reason(self, path: str) -> Unseen | None:
         try:
             file = os.open(f"{self._upper}/{path}", FILE_FLAGS)
         except OSError:
@@ -101,7 +106,7 @@ class _Look:
         with open(file, "rb") as reader:
             size, length_max = os.fstat(file).st_size, read_bytes_max(path)
             body = reader.read(length_max if size <= length_max else HEAD_BYTES)
-        return unseen_reason(path, body, size, has_git=has_git)
+        return self.content_reason(path, body, size)
 
     def _is_marked(self, folder: str) -> bool:
         if not folder.endswith("/"):
@@ -156,7 +161,7 @@ class _Ignored:
         if folder not in self._levels:
             above = self._levels_of(folder.rpartition("/")[0])
             shown = f"{self._prefix}{folder}/"
-            if os.path.lexists(f"{self._root}/{folder}/.git"):  # A repository of its own.
+            if _is_repository(f"{self._root}/{folder}"):
                 own = f"{self._root}/{folder}"
                 above = IgnoreLevels(git=tuple(_rules(text, len(shown.encode())) for text in _excludes(own)))
             self._levels[folder] = above if above is None else self._with_own(above, f"{folder}/", shown)
@@ -171,12 +176,61 @@ class _Ignored:
         return levels
 
 
+class _Undiffed:
+    """Git's attributes, as far as they say that the difference of a text is not shown. Those below `top` count."""
+
+    def __init__(self, root: str, top: str) -> None:
+        self._top = top
+        self._prefix = f"{os.path.relpath(root, top)}/" if top != root else ""
+        self._first = _hiding(_read(f"{top}/.git/info/attributes"), "")
+        self._last = _hiding(_read(f"{os.path.expanduser('~')}/.config/git/attributes"), "")
+        self._levels: dict[str, tuple[IgnoreLevel, ...]] = {}
+
+    def holds(self, path: str) -> bool:
+        name = f"{self._prefix}{path}"
+        levels = (*self._first, *self._levels_of(name.rpartition("/")[0]), *self._last)
+        return IgnoreLevels(git=levels).is_ignored(name.encode(errors="surrogateescape"))
+
+    def _levels_of(self, folder: str) -> tuple[IgnoreLevel, ...]:
+        if folder not in self._levels:
+            above = self._levels_of(folder.rpartition("/")[0]) if folder else ()
+            shown = f"{folder}/" if folder else ""
+            self._levels[folder] = (*_hiding(_read(f"{self._top}/{shown}.gitattributes"), shown), *above)
+        return self._levels[folder]
+
+
+def _hiding(text: bytes, folder: str) -> tuple[IgnoreLevel, ...]:
+    """Returns the lines of attributes that say whether a difference is shown, as rules that hold for those it is not."""
+    hiding, rules = {b"-diff", b"binary"}, []
+    for line in text.splitlines():
+        words = line.split()
+        if not words or words[0].startswith((b"#", b"!")):
+            continue
+        pattern, attributes = words[0], words[1:]
+        if pattern.startswith(b'"'):
+            pattern, _, rest = line.strip()[1:].partition(b'"')
+            attributes = rest.split()
+        says = [
+            each in hiding for each in attributes if each in hiding or each.lstrip(b"!").partition(b"=")[0] == b"diff"
+        ]
+        if says and says[-1] and pattern.startswith(b"[attr]"):
+            hiding.add(pattern.removeprefix(b"[attr]"))
+        elif says:
+            rules.append(pattern if says[-1] else b"!" + pattern)
+    return (_rules(b"\n".join(rules), len(folder.encode())),) if rules else ()
+
+
 def _top_of(root: str) -> str | None:
     """Returns the folder of the repository that holds the root."""
     for folder in (root, *_above(root)):
-        if os.path.lexists(f"{folder}/.git"):
+        if _is_repository(folder):
             return folder
     return None
+
+
+def _is_repository(folder: str) -> bool:
+    """Tells whether a folder is a repository of its own. Git's data alone makes none: a command may leave that unasked."""
+    return _is_file(f"{folder}/.git") or _is_file(f"{folder}/.git/config")
 
 
 def _above(path: str) -> Iterator[str]:

@@ -22,6 +22,7 @@ _GIT_DATA_FILES = frozenset(
     squash_msg commit_editmsg tag_editmsg index packed-refs shallow gc.log description rr-cache
     """.split()
 )
+_SAMPLE = ".sample"  # Git runs a hook by its whole name, so none of these.
 _GIT_LINKED = frozenset({"alternates", "http-alternates"})  # They name other folders of objects.
 _GIT_FILES = frozenset({".gitattributes", ".gitconfig", ".gitmodules", ".mailmap"})
 _BARE_FILES = frozenset({"head", "packed-refs"})  # They make an ordinary folder a repository, whose config then counts.
@@ -261,7 +262,8 @@ def is_git_data(path: str) -> bool:
     name = inside[-1].removesuffix(".lock")
     if inside[0] in _GIT_DATA_FOLDERS:
         return name not in _GIT_LINKED
-    return inside == ["info", "refs"] or (len(inside) == 1 and name in _GIT_DATA_FILES)
+    is_sample = len(inside) == 2 and inside[0] == "hooks" and name.endswith(_SAMPLE)
+    return is_sample or inside == ["info", "refs"] or (len(inside) == 1 and name in _GIT_DATA_FILES)
 
 
 def is_cache(path: str) -> bool:

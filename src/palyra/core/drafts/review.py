@@ -46,6 +46,7 @@ class Unseen(enum.Enum):
     MODULES = "of a dependency or an environment"
     CACHE = "of a cache"
     IGNORED = "ignored by git"
+    UNDIFFED = "shown by git as a name only"
     OUTPUT = "a program or its plan that a build left"
     LARGE = "longer than a person reads"
     UNPRINTABLE = "text that does not show as it is"

