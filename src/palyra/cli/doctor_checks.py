@@ -80,6 +80,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _sandbox(),
         _drafts(home),
         *_workspaces(home),
+        *_mailboxes(home),
     ]
 
 
@@ -420,6 +421,14 @@ def _workspaces(home: Home) -> Iterator[DoctorFinding]:
     for warning in wide_workspaces(home, _config_if_sound(home)):
         what, _, remedy = warning.partition("; ")
         yield DoctorFinding(FindingMark.WARN, "workspace", what, remedy)
+
+
+def _mailboxes(home: Home) -> Iterator[DoctorFinding]:
+    from palyra.app.start_checks import unvouched_mailboxes
+
+    for warning in unvouched_mailboxes(_config_if_sound(home)):
+        what, _, remedy = warning.partition("; ")
+        yield DoctorFinding(FindingMark.WARN, "channels", what, remedy)
 
 
 def _drafts(home: Home) -> DoctorFinding:
