@@ -188,6 +188,21 @@ CASES = {
         '[[channel]]\nname = "c"\nkind = "webhook"\n',
         ["palyra.toml:1: channel: a channel of kind webhook needs the key secret"],
     ),
+    "guild": (
+        '[[channel]]\nname = "c"\nkind = "discord"\ntoken = "env:T"\nguilds = ["our team"]\n',
+        ['palyra.toml:5: channel.guilds: must be ids of guilds, which are digits, such as "81384788765712384"'],
+    ),
+    "mail_server": (
+        '[[channel]]\nname = "c"\nkind = "email"\nimap = "imap://a"\nsmtp = "smtp://a"\nauthserv_id = "mx; dmarc=pass"\n',
+        [
+            "palyra.toml:6: channel.authserv_id: must be the name alone that the server gives itself, "
+            "such as mx.example.com"
+        ],
+    ),
+    "mail_server_of_another_kind": (
+        '[[channel]]\nname = "c"\nkind = "telegram"\ntoken = "env:T"\nauthserv_id = "mx.example.com"\n',
+        ["palyra.toml:5: channel.authserv_id: only a channel of kind email has the name of a mail server"],
+    ),
     "pattern": (
         '[[channel]]\nname = "c"\nkind = "discord"\ntoken = "env:T"\nmention_patterns = ["("]\n',
         ["palyra.toml:5: channel.mention_patterns: must be a regular expression of Python's re module"],

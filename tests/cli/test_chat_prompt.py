@@ -125,6 +125,21 @@ def test_a_line_with_a_paste_does_not_come_back_as_a_typed_one(stand_in: StandIn
     assert "typed" not in stand_in.sent("/runs")[-1]
 
 
+def test_a_typed_answer_counts_after_the_same_was_pasted(stand_in: StandIn, reaching: dict[str, str]) -> None:
+    with Terminal(["chat"], reaching) as terminal:
+        terminal.expect_screen("\n›")
+        terminal.type("approval please\r")
+        terminal.expect("a/s/t/d ›")
+        terminal.type(f"{bracketed('a')}\r")
+        terminal.expect("a pasted answer does not count; type it")
+        terminal.type(f"{bracketed('a')}\x7f\x1f\r")  # Deleted, and brought back by an undo.
+        terminal.expect("a pasted answer does not count; type it")
+        assert stand_in.sent(f"/approvals/{APPROVAL}") == []
+        terminal.type("a\r")
+        terminal.expect("allowed (once)")
+    assert stand_in.sent(f"/approvals/{APPROVAL}") == [{"decision": "allow", "scope": "once", "option": 0}]
+
+
 CHANGES = st.lists(
     st.tuples(
         st.sampled_from(["type", "paste", "delete", "before", "replace"]), st.integers(0, 9), st.text("ab/", max_size=3)

@@ -114,6 +114,15 @@ def test_a_filter_that_fits_nothing_says_so(stand_in: Learned) -> None:
     assert "no candidate fits" in run("list", "--status", "rejected").output
 
 
+@pytest.mark.parametrize("yes", [(), ("--yes",)])
+def test_what_is_in_no_notes_is_not_offered_to_be_shared(stand_in: Learned, yes: tuple[str, ...]) -> None:
+    told = run("share", "last", *yes)
+    assert told.exit_code == 1
+    assert "Share it?" not in told.output
+    assert "not_in_notes" in told.output
+    assert stand_in.posted == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "posted"),
     [

@@ -102,6 +102,22 @@ def test_a_home_or_a_folder_above_a_repository_as_workspace_is_warned_about(
     assert [each["mark"] for each in found if each["check"] == "workspace"] == ["warn", "warn"]
 
 
+def test_a_mailbox_whose_senders_nobody_vouches_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALYRA_SERVER__HTTP", "127.0.0.1:1")
+    section = '[[channel]]\nname = "{0}"\nkind = "email"\nimap = "imaps://a@b.c"\nsmtp = "smtps://a@b.c"\n'
+    named = 'authserv_id = "mx.example.com"\n'
+    (tmp_path / "palyra.toml").write_text(section.format("open") + section.format("sure") + named)
+    told = palyra(tmp_path, "config", "check")
+    assert (told.exit_code, told.stdout.count("warning")) == (0, 1)
+    assert "channel open: without authserv_id" in told.stdout
+    (found,) = [
+        each
+        for each in json.loads(palyra(tmp_path, "doctor", "--json").stdout)["checks"]
+        if each["check"] == "channels"
+    ]
+    assert (found["mark"], found["remedy"]) == ("warn", "palyra channels test open says what to write")
+
+
 def test_key_that_is_no_key_is_told_before_the_start(tmp_path: Path) -> None:
     (tmp_path / "bad.pem").write_text("key")
     (tmp_path / "palyra.toml").write_text('[server]\ntls_cert = "{0}"\ntls_key = "{0}"\n'.format(tmp_path / "bad.pem"))

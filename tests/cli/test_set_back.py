@@ -71,6 +71,20 @@ def test_a_journal_set_back_is_refused_by_verify_and_by_whoever_opens_it(home: T
     assert acts_refused(home)
 
 
+def test_doctor_says_why_the_daemon_does_not_start_and_what_to_do(home: TestHome) -> None:
+    def finding() -> tuple[str, str]:
+        result = CliRunner().invoke(app, ["--home", str(home.home.root), "doctor", "--json"])
+        (found,) = [each for each in json.loads(result.stdout)["checks"] if each["check"] == "journal"]
+        return found["mark"], found.get("remedy", "")
+
+    assert finding()[0] == "ok"
+    set_back(home)
+    mark, remedy = finding()
+    assert (mark, "palyra verify --accept-loss" in remedy) == ("fail", True)
+    verify(home, "--accept-loss", "--yes")
+    assert finding()[0] == "ok"
+
+
 def acts_refused(home: TestHome) -> bool:
     """Nothing was signed: it is refused again."""
     with pytest.raises(Corrupt, match="journal_set_back"):

@@ -27,6 +27,7 @@ ANSWERS: dict[str, type[Message]] = {
     "RouteMessage": runs_pb2.RouteMessageResponse,
     "CancelRun": runs_pb2.CancelRunResponse,
     "ResolveApproval": approvals_pb2.ResolveApprovalResponse,
+    "ReadApproval": approvals_pb2.ReadApprovalResponse,
     "ListApprovals": approvals_pb2.ListApprovalsResponse,
     "ReadTape": events_pb2.ReadTapeResponse,
 }

@@ -15,6 +15,7 @@ from palyra.cli.client import Client
 from palyra.cli.target import DaemonTarget
 from palyra.client import GrpcGatewayClient, HttpGatewayClient, LiveUpdate, RequestFailed, RunWish, TapeEvent
 from palyra.core.ids import RunId
+from palyra.engine.api import approvals
 from palyra.gateway.http.server import serve_http
 from palyra.gateway.http.settings import HttpSettings
 from tests.gateway.grpc_scene import open_grpc
@@ -229,3 +230,13 @@ async def test_the_examples_of_the_page_work_beside_a_question_of_another_run(
             await told["example"]()
     assert "It is done." in capsys.readouterr().out
     assert (await both.http.get_run(other.id)).state == "waiting"
+
+
+async def test_both_read_all_of_a_question_page_by_page(
+    both: Both, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = await prepared.approval()
+    whole = await both.http.read_approval(card.id)
+    monkeypatch.setattr(approvals, "FULL_PAGE_CHARS", 10)
+    assert len(whole) > 20
+    assert [await client.read_approval(card.id) for client in (both.http, both.grpc)] == [whole, whole]

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from palyra.core.errors import Conflict, Corrupt, Invalid, NotFound, PalyraError, Unauthorized, Unavailable
 from palyra.core.ids import Principal
+from palyra.engine.api import approvals
 from palyra.gateway.access.caller import NOBODY
 from palyra.gateway.grpc.messages import approval_message, read_run
 from palyra.gateway.grpc.methods import METHODS
@@ -106,6 +107,21 @@ async def test_every_call_of_a_question_is_sent(wire: GrpcScene, prepared: Prepa
     assert [call.arguments_json for call in sent.calls] == [sent.arguments_json] * 2
 
 
+async def test_all_of_a_question_can_be_read_page_by_page(
+    wire: GrpcScene, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = await prepared.approval()
+    assert [approval_message(replace(card, is_cut=each)).is_cut for each in (False, True)] == [False, True]
+    monkeypatch.setattr(approvals, "FULL_PAGE_CHARS", 10)
+    first = await wire.ask("ReadApproval", approvals_pb2.ReadApprovalRequest(approval_id=card.id))
+    assert (len(first.text), first.next_offset) == (10, 10)
+    rest_of = approvals_pb2.ReadApprovalRequest(approval_id=card.id, offset=first.total_chars - 3)
+    rest = await wire.ask("ReadApproval", rest_of)
+    assert (len(rest.text), rest.HasField("next_offset")) == (3, False)
+    refused = await wire.refusal("ReadApproval", approvals_pb2.ReadApprovalRequest(approval_id=card.id), token=USER)
+    assert refused.status is Status.NOT_FOUND
+
+
 async def test_a_run_is_cancelled_and_cancelling_again_is_no_error(wire: GrpcScene, prepared: Prepared) -> None:
     run = await prepared.running_run()
     await wire.ask("CancelRun", runs_pb2.CancelRunRequest(run_id=run.id))
@@ -120,6 +136,19 @@ async def test_attachments_and_schemas_reach_the_run(wire: GrpcScene, prepared: 
     run = (await wire.ask("RouteMessage", runs_pb2.RouteMessageRequest(start=start))).run
     tape = await wire.ask("ReadTape", events_pb2.ReadTapeRequest(session_id=run.session_id))
     assert any("a.txt" in event.data_json for event in tape.events)
+
+
+@pytest.mark.parametrize("count", [0, 2, 257])
+def test_the_files_of_an_attachment_reach_the_run_or_are_refused(count: int) -> None:
+    """A path that a tainted session wrote lowers the trust of the attachment, whichever protocol names it."""
+    start = runs_pb2.RunStart(text="go")
+    paths = [f"/w/{number}" for number in range(count)]
+    start.attachments.add(name="a.txt", media_type="text/plain", data=b"some words", paths=paths)
+    if count > 256:
+        with pytest.raises(Invalid, match="paths"):
+            read_run(start, NOBODY)
+        return
+    assert read_run(start, NOBODY).attachments[0].paths == tuple(paths)
 
 
 @pytest.mark.parametrize("typed", ["", "Answer:"])

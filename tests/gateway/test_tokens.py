@@ -22,12 +22,18 @@ async def issue(scene: Scene, **changes: object) -> dict:
 async def test_an_issued_token_works_for_whom_it_was_made_until_it_expires(scene: Scene) -> None:
     issued = await issue(scene)
     me = (await scene.ask("GET", "/api/v1/me", token=issued["token"])).json
-    assert me == {"principal": "user:alice", "role": "user", "actions": [], "csrf_token": None}
+    assert me == {"principal": "user:alice", "role": "user", "actions": [], "csrf_token": None, "speaks": None}
     assert issued["record"]["expires_at_ms"] == NOW_MS + 3_600_000
     scene.clock.at_ms = NOW_MS + 3_600_000
     assert (await scene.ask("GET", "/api/v1/me", token=issued["token"])).code == "token_invalid"
     (listed,) = [item for item in (await scene.ask("GET", TOKENS)).json["items"] if item["label"] == "laptop"]
     assert listed["state"] == "expired"
+
+
+@pytest.mark.parametrize("speaks", ["person", "program"])
+async def test_a_token_tells_its_holder_who_speaks_with_it(scene: Scene, speaks: str) -> None:
+    issued = await issue(scene, speaks=speaks)
+    assert (await scene.ask("GET", "/api/v1/me", token=issued["token"])).json["speaks"] == speaks
 
 
 async def test_a_token_is_in_the_answer_that_issues_it_alone(scene: Scene) -> None:

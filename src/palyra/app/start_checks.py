@@ -18,6 +18,7 @@ from palyra.app import Home
 from palyra.app.engine_builder import make_agents, make_routines
 from palyra.app.secrets import references_of
 from palyra.config import Config, SecretSource, require_safe_bind
+from palyra.core.channels.model import ChannelKind
 from palyra.core.errors import Invalid, PalyraError
 
 SCRIPT = "script.toml"
@@ -51,6 +52,7 @@ def start_warnings(home: Home, config: Config, environ: Mapping[str, str]) -> tu
         *open_tls_key(config.server.tls_key),
         *_missing_weights(config),
         *wide_workspaces(home, config),
+        *unvouched_mailboxes(config),
     )
 
 
@@ -61,6 +63,16 @@ def wide_workspaces(home: Home, config: Config) -> Iterator[str]:
         why = why_wide(str(home.root / Path(root).expanduser()))
         if why is not None:
             yield f"agent {name}: the workspace {root} {why}; writing its dot-files asks. Better name one project"
+
+
+def unvouched_mailboxes(config: Config) -> Iterator[str]:
+    """Yields a warning for each mailbox of which no server is known that vouches for senders."""
+    for section in config.channels:
+        if section.kind is ChannelKind.EMAIL and section.authserv_id is None:
+            yield (
+                f"channel {section.name}: without authserv_id a mail is verified only if it answers one of ours, so "
+                f"nobody can begin or pair by mail; palyra channels test {section.name} says what to write"
+            )
 
 
 def _unset_variables(config: Config, environ: Mapping[str, str]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from palyra import __version__
-from palyra.app import Home, count_memory_items, open_archive
+from palyra.app import Home, count_memory_items, known_heads, open_archive
 from palyra.app.engine_builder import make_agents
 from palyra.cli.target import target_of
 from palyra.config import FILE_NAME, Config, ConfigInvalid, load, require_safe_bind
@@ -80,6 +80,7 @@ def examine(home: Home, url: str | None) -> list[DoctorFinding]:
         _sandbox(),
         _drafts(home),
         *_workspaces(home),
+        *_mailboxes(home),
     ]
 
 
@@ -221,7 +222,9 @@ def _config_if_sound(home: Home) -> Config:
 
 
 def _journal(home: Home) -> DoctorFinding:
+    """Counts what the journal holds, and compares its end with the newest checkpoint that its keys have signed."""
     try:
+        heads = known_heads(home.public_keys)  # Before the snapshot: a daemon may sign a newer one meanwhile.
         with open_archive(home) as archive:
             totals = archive.totals()
     except NotFound:
@@ -231,6 +234,10 @@ def _journal(home: Home) -> DoctorFinding:
     except PalyraError as error:
         remedy = "try again" if isinstance(error, Unavailable) else "palyra verify, then palyra restore"
         return DoctorFinding(FindingMark.FAIL, "journal", error.message, remedy)
+    if any(head.position > totals.last_position for head in heads):
+        what = "it is older than this node knows, so the daemon does not start"
+        remedy = "put the newer journal back, or restore a backup; if the loss is known: palyra verify --accept-loss"
+        return DoctorFinding(FindingMark.FAIL, "journal", what, remedy)
     return DoctorFinding(
         FindingMark.OK, "journal", f"{counted(totals.events_count, 'event')} on {counted(totals.tapes_count, 'tape')}"
     )
@@ -420,6 +427,14 @@ def _workspaces(home: Home) -> Iterator[DoctorFinding]:
     for warning in wide_workspaces(home, _config_if_sound(home)):
         what, _, remedy = warning.partition("; ")
         yield DoctorFinding(FindingMark.WARN, "workspace", what, remedy)
+
+
+def _mailboxes(home: Home) -> Iterator[DoctorFinding]:
+    from palyra.app.start_checks import unvouched_mailboxes
+
+    for warning in unvouched_mailboxes(_config_if_sound(home)):
+        what, _, remedy = warning.partition("; ")
+        yield DoctorFinding(FindingMark.WARN, "channels", what, remedy)
 
 
 def _drafts(home: Home) -> DoctorFinding:

@@ -100,6 +100,17 @@ class GrpcGatewayClient:
         next_after = answer.next_after if answer.HasField("next_after") else None
         return ResultPage(tuple(read_approval(item) for item in answer.approvals), next_after)
 
+    async def read_approval(self, approval_id: str) -> str:
+        """Reads all that the approval would allow, page by page."""
+        offset: int | None = 0
+        pages: list[str] = []
+        while offset is not None:
+            asked = approvals_pb2.ReadApprovalRequest(approval_id=approval_id, offset=offset)
+            page = await self._ask("ReadApproval", asked, approvals_pb2.ReadApprovalResponse)
+            pages.append(page.text)
+            offset = page.next_offset if page.HasField("next_offset") else None
+        return "".join(pages)
+
     async def answer_approval(self, approval_id: str, decision: str, scope: str = "once") -> RemoteApproval:
         asked = answer_message(approval_id, decision, scope)
         answer = await self._ask("ResolveApproval", asked, approvals_pb2.ResolveApprovalResponse)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from palyra.client.records import (
+    ApprovalText,
     LiveUpdate,
     RemoteApproval,
     RemoteRun,
@@ -114,6 +115,16 @@ class HttpGatewayClient:
     async def list_approvals(self, status: str = "pending", after: str = "") -> ResultPage[RemoteApproval]:
         path = f"/api/v1/approvals?status={status}&after={after}"
         return await self.request("GET", path, ResultPage[RemoteApproval])
+
+    async def read_approval(self, approval_id: str) -> str:
+        """Reads all that the approval would allow, page by page."""
+        offset: int | None = 0
+        pages: list[str] = []
+        while offset is not None:
+            page = await self.request("GET", f"/api/v1/approvals/{approval_id}/full?offset={offset}", ApprovalText)
+            pages.append(page.text)
+            offset = page.next_offset
+        return "".join(pages)
 
     async def answer_approval(self, approval_id: str, decision: str, scope: str = "once") -> RemoteApproval:
         body = {"decision": decision, "scope": scope}

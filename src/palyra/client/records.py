@@ -79,7 +79,10 @@ class RemoteCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """`arguments` are those of the first call, with markers in place of secrets. A yes allows all of `calls`."""
+    """`arguments` are those of the first call, with markers in place of secrets. A yes allows all of `calls`.
+
+    If it `is_cut`, a yes needs that `read_approval` read all of it before.
+    """
 
     id: str
     kind: str
@@ -96,6 +99,14 @@ class RemoteApproval(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None = None
     decided_by: str | None = None
     calls: tuple[RemoteCall, ...] = ()
+    is_cut: bool = False
+
+
+class ApprovalText(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of all that an approval would allow. `next_offset` is None on the last one."""
+
+    text: str
+    next_offset: int | None
 
 
 class TapeEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -197,6 +197,13 @@ coalesce_ms = 300                # how long further words are waited for
 conversation = "C012AB3CD"       # hears answers of routines
 
 [[channel]]
+name = "guild"
+kind = "discord"
+token = "vault:discord_bot"
+guilds = ["81384788765712384"]   # others that invited the bot are not heard
+allow_from = ["*"]
+
+[[channel]]
 name = "tickets"
 kind = "webhook"
 secret = "vault:tickets_secret"

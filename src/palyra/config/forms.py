@@ -26,6 +26,8 @@ _MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*")
 _KIND = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VAULT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_GUILD = re.compile(r"[0-9]{1,20}")
+_SERVER_NAME = re.compile(r"[^\s\x00-\x1f\x7f@;=,<>()\[\]/?:\"]{1,253}")
 _CRON_FIELD = re.compile(r"[0-9A-Za-z*/,#-]+")
 _CRON_RANGES = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 _CRON_NUMBER = re.compile(r"(?<![/#0-9A-Za-z])[0-9]+(?![0-9A-Za-z])")  # Steps and the n of #n are no such numbers.
@@ -136,6 +138,21 @@ def parse_kind(text: str) -> str:
 def parse_text(text: str) -> str:
     if not text.strip():
         raise Invalid("text_empty", "must not be empty")
+    return text
+
+
+def parse_guild(text: str) -> str:
+    if _GUILD.fullmatch(text) is None:
+        raise Invalid("guild_invalid", 'must be ids of guilds, which are digits, such as "81384788765712384"')
+    return text
+
+
+def parse_server_name(text: str) -> str:
+    """Parses the name that a mail server gives itself in Authentication-Results. Most are the name of a host."""
+    if _SERVER_NAME.fullmatch(text) is None:
+        raise Invalid(
+            "server_name_invalid", "must be the name alone that the server gives itself, such as mx.example.com"
+        )
     return text
 
 

@@ -20,6 +20,7 @@ from palyra.config.forms import (
     parse_anchor,
     parse_cron,
     parse_document_path,
+    parse_guild,
     parse_host,
     parse_http_url,
     parse_imap_url,
@@ -31,6 +32,7 @@ from palyra.config.forms import (
     parse_optional_address,
     parse_pattern,
     parse_secret,
+    parse_server_name,
     parse_smtp_url,
     parse_target,
     parse_text,
@@ -240,7 +242,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     dm_policy: DirectMessages = DirectMessages.DENY
     allow_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
     deny_from: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
-    guilds: Annotated[tuple[str, ...], ParsedEach(parse_text)] = ()
+    guilds: Annotated[tuple[str, ...], ParsedEach(parse_guild)] = ()
     mention_patterns: Annotated[tuple[str, ...], ParsedEach(parse_pattern)] = ()
     broadcast: BroadcastStrategy = BroadcastStrategy.DENY
     isolate_session_by_sender: bool = False
@@ -251,7 +253,7 @@ class ChannelConfig(Section, frozen=True, kw_only=True):
     mapping: dict[str, str] = msgspec.field(default_factory=dict)
     imap: Annotated[str | None, Parsed(parse_imap_url)] = None
     smtp: Annotated[str | None, Parsed(parse_smtp_url)] = None
-    authserv_id: OptionalText = None
+    authserv_id: Annotated[str | None, Parsed(parse_server_name)] = None
     when_busy: ChannelBusy = ChannelBusy.STEER
     coalesce_ms: Annotated[int, Meta(ge=0, le=5_000)] | None = None
     conversation: OptionalText = None

@@ -153,8 +153,10 @@ def _check_channel(table: Table, path: Path, say: Say) -> None:
             say(path, f"a channel of kind {kind} needs the key {key}")
     if kind == "slack" and not {"app_token", "signing_secret"} & set(table):
         say(path, "a channel of kind slack needs the key app_token (socket mode) or signing_secret (web)")
-    if "guilds" in table and kind != "discord":
+    if table.get("guilds") and kind != "discord":
         say((*path, "guilds"), "only a channel of kind discord has guilds")
+    if "authserv_id" in table and kind != "email":
+        say((*path, "authserv_id"), "only a channel of kind email has the name of a mail server")
     allowed = table.get("allow_from")
     if kind == "discord" and isinstance(allowed, list) and ANYONE in allowed and not table.get("guilds"):
         # Whoever invites the bot to a guild of theirs would be let in.

@@ -19,6 +19,7 @@ from palyra.adapters.drafts.tree import FOLDER_FLAGS, PERMISSIONS, STRANGE_SHA25
 from palyra.adapters.files.archives import FILE_FLAGS, hash_link
 from palyra.core.drafts.changes import LEFT_OUT_SHOWN_MAX, ChangeSet, in_order
 from palyra.core.drafts.git import INFLATED_BYTES_MAX, GitReach, LooseCheck, check_object, loose_id
+from palyra.core.drafts.judge import is_emptied
 from palyra.core.drafts.outside import is_stage
 from palyra.core.errors import Invalid
 from palyra.core.events.draft import ChangeKind, FileChange, LeftOutFile
@@ -72,7 +73,7 @@ class UpperReader:
             try:
                 self._real = lower
                 self._folder(upper, lower, "")
-                is_emptied = _hides_all(upper, lower)
+                is_bare = _hides_all(upper, lower)
                 if is_added(read_attributes(lower), read_attributes(upper)):
                     self._leave_out(".", _FOLDER_ATTRIBUTES)
             finally:
@@ -83,7 +84,7 @@ class UpperReader:
             changes=in_order(self._changes),
             left_out=tuple(self._left_out),
             left_out_count=self._left_out_count,
-            emptied_roots=(self._root,) if is_emptied else (),
+            emptied_roots=(self._root,) if is_bare else (),
             git=GitReach(writes=tuple(find_false_objects(self._root, self._false_objects))),
         )
 
@@ -324,7 +325,7 @@ def _is_whiteout(found: os.stat_result) -> bool:
 
 
 def _hides_all(upper: int | None, lower: int, *, is_whole: bool = False, depth: int = 0) -> bool:
-    """Tells whether the upper folder deletes each file below, whatever else it holds. Folders may stay."""
+    """Tells whether the upper folder deletes or empties each file below, whatever else it holds. Folders may stay."""
     if depth > DEPTH_MAX:
         return False
     try:
@@ -339,7 +340,7 @@ def _hides(upper: int | None, lower: int, name: str, *, is_whole: bool, depth: i
     if before is None or is_gone:
         return _unfit(name) is None
     if not stat.S_ISDIR(before.st_mode) or (found is not None and not stat.S_ISDIR(found.st_mode)):
-        return False
+        return _is_bare(before, found)
     with ExitStack() as opened:
         below = os.open(name, FOLDER_FLAGS, dir_fd=lower)
         opened.callback(os.close, below)
@@ -348,6 +349,14 @@ def _hides(upper: int | None, lower: int, name: str, *, is_whole: bool, depth: i
             opened.callback(os.close, inner)
         is_opaque = inner is not None and _is_opaque(inner)
         return _hides_all(inner, below, is_whole=is_whole or is_opaque, depth=depth + 1)
+
+
+def _is_bare(before: os.stat_result, found: os.stat_result | None) -> bool:
+    """Tells whether a file that is still there holds nothing any more. One that was empty all along never did."""
+    after = before if found is None else found
+    if not (stat.S_ISREG(before.st_mode) and stat.S_ISREG(after.st_mode)):
+        return False
+    return after.st_size == 0 or is_emptied(before.st_size, after.st_size)
 
 
 def _is_opaque(folder: int) -> bool:

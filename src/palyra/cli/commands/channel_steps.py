@@ -81,8 +81,15 @@ GUIDES: dict[ChannelKind, ChannelGuide] = {
         ('dm_policy = "allow"', '# outbound_url = "https://example.com/answers"  # where answers are posted'),
     ),
     ChannelKind.EMAIL: ChannelGuide(
-        "1. Make a mailbox of its own, and have its password at hand.",
+        """1. Make a mailbox of its own, and have its password at hand.
+2. Find out which name the mailbox's server gives itself: palyra channels test NAME says which one the newest mails
+   bring. Without authserv_id nobody can begin or pair by mail; docs/channels.md says what to look out for.""",
         (NeededSecret("token", "password", "The mailbox's password"),),
-        ('imap = "imaps://palyra@mail.example.com"', 'smtp = "smtps://palyra@mail.example.com"', *_PAIRING),
+        (
+            'imap = "imaps://palyra@mail.example.com"',
+            'smtp = "smtps://palyra@mail.example.com"',
+            '# authserv_id = "mx.example.com"  # the server that verifies senders',
+            *_PAIRING,
+        ),
     ),
 }

@@ -116,6 +116,8 @@ def try_token(context: typer.Context, name: NameArgument) -> None:
     Examples:
 
       palyra channels test team
+
+      palyra channels check mail
     """
     told = ask_daemon(context, lambda client: client.post(f"/channels/{name}/test"))
     if is_json(context):

@@ -16,6 +16,7 @@ from palyra.cli.terminal.lift_chart import report_lines
 from palyra.cli.terminal.style import in_one_line, member_number, member_text, prose, shown, style_for, time_text
 from palyra.cli.terminal.tables import print_rows
 from palyra.cli.terminal.word_wrap import fit
+from palyra.core.errors import Conflict
 from palyra.core.events.base import JsonObject
 from palyra.core.learning.model import CandidateKind, CandidateStatus
 
@@ -170,8 +171,11 @@ def share(
 
     found = ask_daemon(context, read)
     readers = [str(reader) for reader in _items(found, "readers")]
+    if not readers:
+        what = f"candidate {member_text(found, 'id')} is in no notes, so there is nothing to share; notes hold"
+        raise Conflict("not_in_notes", f"{what} accepted facts and decisions: palyra learning list --status accepted")
     typer.echo(f"{shown(member_text(found, 'content'))}\nIt will be read by:", err=True)
-    typer.echo("".join(f"  {shown(reader)}\n" for reader in readers) or "  nobody: it is in no notes\n", err=True)
+    typer.echo("".join(f"  {shown(reader)}\n" for reader in readers), err=True)
     if not yes:
         typer.confirm("Share it?", abort=True, err=True)
     _decide(context, member_text(found, "id"), {"action": "share", "readers": list(readers)})

@@ -1,6 +1,5 @@
 """`palyra verify`: how a verifier's report is shown. Does not own: checking (core.verification)."""
 
-import asyncio
 import dataclasses
 from pathlib import Path
 from typing import Annotated
@@ -50,6 +49,8 @@ def verify(
       palyra verify --keys /mnt/safe/palyra-keys
 
       palyra verify --anchor /mnt/safe/palyra-anchors.jsonl
+
+      palyra verify --accept-loss
     """
     from palyra.core.verification import verify as check
 
@@ -70,6 +71,8 @@ def verify(
 
 
 def _accept(home: Home, yes: bool) -> None:
+    import asyncio
+
     question = "What was recorded after the newest checkpoint in this journal is lost for good. Go on from there?"
     if not yes:
         typer.confirm(question, abort=True, err=True)

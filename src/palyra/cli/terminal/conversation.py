@@ -260,7 +260,9 @@ class Conversation:
             self._held = None
             await self._send(held[1])
             return
-        said = f"· {question.mistaken(typed.line)}. {question.keys} answer it; {SEND_WORD} sends your text"
+        is_pasted_answer = typed.typed is not None and answer_of(question, typed.line) is not None
+        why = "a pasted answer does not count; type it" if is_pasted_answer else question.mistaken(typed.line)
+        said = f"· {why}. {question.keys} answer it; {SEND_WORD} sends your text"
         self._prompt.line(self._style.yellow(f"{said} instead, and denies the call"))
 
     async def _answer(self, question: CardQuestion, body: JsonObject) -> None:

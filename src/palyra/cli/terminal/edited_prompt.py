@@ -21,7 +21,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.filters import Condition, emacs_insert_mode, has_focus
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import History
 from prompt_toolkit.input.posix_utils import PosixStdinReader
@@ -60,6 +60,7 @@ class EditedPrompt:
         self._hint = ""
         self._marks = PastedMarks()
         self._is_pasting = False
+        self._is_key = False  # True while one typed character is put into the line.
         self._offered = OfferedCompletions(completer) if completer is not None else None
         self._session = self._make_session(history, self._offered)
         self._session.default_buffer.on_text_changed += self._follow_change
@@ -213,6 +214,7 @@ class EditedPrompt:
         bindings.add(Keys.Escape, Keys.Enter, filter=is_line)(lambda event: event.current_buffer.insert_text("\n"))
         bindings.add(Keys.Tab, filter=is_line)(_complete)
         bindings.add(Keys.BracketedPaste, filter=is_line)(self._paste)
+        bindings.add(Keys.Any, filter=is_line & emacs_insert_mode, save_before=_begins_undo)(self._type)
         bindings.add(Keys.ControlC, filter=is_line)(lambda event: self.interrupt())
         is_empty = Condition(lambda: not get_app().current_buffer.text)
         bindings.add(Keys.ControlD, filter=is_line & is_empty)(lambda event: self._put(InputEnded()))
@@ -241,7 +243,17 @@ class EditedPrompt:
     def _follow_change(self, buffer: Buffer) -> None:
         is_offered = self._offered is not None and self._offered.begins_with(buffer.document.text_before_cursor)
         is_known = not self._is_pasting and (is_offered or buffer.text in buffer.history.get_strings())
-        self._marks.change(buffer.text, buffer.cursor_position, is_paste=self._is_pasting, is_known=is_known)
+        self._marks.change(
+            buffer.text, buffer.cursor_position, is_paste=self._is_pasting, is_known=is_known, is_key=self._is_key
+        )
+
+    def _type(self, event: KeyPressEvent) -> None:
+        """Inserts a character as prompt_toolkit does. A key is told apart from an undo that brings the same text."""
+        self._is_key = True
+        try:
+            event.current_buffer.insert_text(event.data * event.arg)
+        finally:
+            self._is_key = False
 
     def _paste(self, event: KeyPressEvent) -> None:
         """Inserts pasted text with its line ends and tabs, marked as pasted.
@@ -286,6 +298,11 @@ def rows_of(text: str, columns: int) -> list[str]:
         rows[-1] += character
         width += character_width
     return rows
+
+
+def _begins_undo(event: KeyPressEvent) -> bool:
+    """Tells whether an undo goes back to before this key: characters typed in a row are one step."""
+    return not event.is_repeat
 
 
 def _complete(event: KeyPressEvent) -> None:

@@ -21,9 +21,12 @@ class PastedMarks:
     def clear(self) -> None:
         self._text, self._marks = "", b""
 
-    def change(self, text: str, cursor: int, *, is_paste: bool, is_known: bool) -> None:
-        """Follows one change. `is_known` says that a person typed it, or chose it: a completion, an earlier line."""
-        marks = None if is_paste else self._states.get(text)
+    def change(self, text: str, cursor: int, *, is_paste: bool, is_known: bool, is_key: bool = False) -> None:
+        """Follows one change. `is_known` says that a person typed it, or chose it: a completion, an earlier line.
+
+        `is_key` says that it is one key, so that it brings no earlier state back, even where the text is the same.
+        """
+        marks = None if is_paste or is_key else self._states.get(text)
         self._marks = marks if marks is not None else self._changed(text, cursor, is_paste, is_known)
         self._text = text
         if len(text) <= STATE_CHARS_MAX:

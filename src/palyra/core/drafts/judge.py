@@ -132,6 +132,12 @@ def deleted_files(change_set: ChangeSet) -> tuple[FileChange, ...]:
     )
 
 
+def is_emptied(before_bytes: int, after_bytes: int) -> bool:
+    """Tells whether a file lost its content, or all but a tenth of it."""
+    is_shrunk = before_bytes >= SHRUNK_BYTES_MIN and after_bytes * 10 <= before_bytes
+    return before_bytes > 0 and (after_bytes == 0 or is_shrunk)
+
+
 def order_asking(changes: Sequence[FileChange]) -> tuple[FileChange, ...]:
     """Returns the changes as a card shows them: the most dangerous kinds first, and few of a kind before many.
 
@@ -180,7 +186,7 @@ def _named(found: Sequence[FileChange], first_root: str) -> str:
 def _is_lost(change: FileChange) -> bool:
     if change.kind is not ChangeKind.MODIFIED or not change.before_bytes:
         return change.kind is ChangeKind.DELETED
-    return change.bytes == 0 or (change.before_bytes >= SHRUNK_BYTES_MIN and change.bytes * 10 <= change.before_bytes)
+    return is_emptied(change.before_bytes, change.bytes)
 
 
 def shown_path(change: FileChange, first_root: str) -> str:

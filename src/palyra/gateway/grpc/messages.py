@@ -29,7 +29,7 @@ from palyra.gateway.access.caller import Caller
 from palyra.gateway.decode_errors import decode_error_words
 from palyra.gateway.grpc.settings import PAGE_BYTES_MAX
 from palyra.gateway.routes.approvals import AnswerBody, make_answer
-from palyra.gateway.routes.runs import RunBody, make_run_request
+from palyra.gateway.routes.runs import PATHS_MAX, RunBody, make_run_request
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
 
 ORIGIN = "grpc"  # Of runs started here. A person can be asked behind it.
@@ -140,6 +140,7 @@ def _attachment(item: runs_pb2.Attachment) -> dict[str, object]:
     for name in ("trust", "source"):
         if item.HasField(name):
             members[name] = getattr(item, name)
+    members["paths"] = list(islice(item.paths, PATHS_MAX + 1))  # One more than fits is enough to refuse them all.
     match item.WhichOneof("content"):
         case "artifact_id":
             members["artifact_id"] = item.artifact_id

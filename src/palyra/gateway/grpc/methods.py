@@ -27,7 +27,7 @@ from palyra.gateway.grpc.messages import (
     run_message,
     session_message,
 )
-from palyra.gateway.routes.approvals import ApprovalsPageQuery
+from palyra.gateway.routes.approvals import ApprovalsPageQuery, FullQuery
 from palyra.gateway.routes.bodies import cut_page, page_size
 from palyra.gateway.routes.sessions import SessionBody, SessionsPageQuery, TapeQuery
 from palyra.gateway.v1 import approvals_pb2, events_pb2, runs_pb2, sessions_pb2
@@ -106,6 +106,17 @@ async def resolve_approval(call: UnaryCall) -> Message:
     return approvals_pb2.ResolveApprovalResponse(approval=approval_message(card))
 
 
+async def read_approval(call: UnaryCall) -> Message:
+    message: approvals_pb2.ReadApprovalRequest = call.message
+    viewer = await call.permit(ResourceRef(APPROVAL, message.approval_id))
+    offset = read(message, FullQuery, approval_id=None).offset
+    approval_id = APPROVAL.read_id(message.approval_id)
+    page = await call.engine.approvals.full(viewer, approval_id, offset, by=call.caller.principal)
+    return approvals_pb2.ReadApprovalResponse(
+        text=page.text, total_chars=page.total_chars, next_offset=page.next_offset
+    )
+
+
 async def list_approvals(call: UnaryCall) -> Message:
     message: approvals_pb2.ListApprovalsRequest = call.message
     await call.permit()
@@ -145,6 +156,7 @@ METHODS: tuple[UnaryMethod, ...] = (
     UnaryMethod("RouteMessage", "runs.start", runs_pb2.RouteMessageRequest, route_message),
     UnaryMethod("CancelRun", "runs.cancel", runs_pb2.CancelRunRequest, cancel_run),
     UnaryMethod("ResolveApproval", "approvals.answer", approvals_pb2.ResolveApprovalRequest, resolve_approval),
+    UnaryMethod("ReadApproval", "approvals.read", approvals_pb2.ReadApprovalRequest, read_approval),
     UnaryMethod("ListApprovals", "approvals.list", approvals_pb2.ListApprovalsRequest, list_approvals),
     UnaryMethod("ReadTape", "sessions.read", events_pb2.ReadTapeRequest, read_tape),
 )

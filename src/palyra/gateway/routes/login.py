@@ -21,7 +21,7 @@ from palyra.gateway.http.request_access import cookie_name
 from palyra.gateway.http.responses import BASE_HEADERS, answer_json, answer_nothing
 from palyra.gateway.http.route import Empty, HttpCall, HttpRoute, Unread
 from palyra.gateway.routes.bodies import RequestBody
-from palyra.ports.tokens import Role, is_valid
+from palyra.ports.tokens import Role, Speaks, is_valid
 
 SCRIPT_PATH = "/login.js"
 CODE_LENGTH_MAX = 128
@@ -61,12 +61,16 @@ class LoginBody(RequestBody, frozen=True, kw_only=True):
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who the caller is to the daemon. `csrf_token` is of the console session; null for one that sends a token."""
+    """Who the caller is to the daemon. `csrf_token` is of the console session; null for one that sends a token.
+
+    `speaks` is what the token was made for, null if nobody said it: MCP counts as a program then, all else as a person.
+    """
 
     principal: Principal
     role: Role
     actions: tuple[str, ...]
     csrf_token: str | None
+    speaks: Speaks | None = None
 
 
 class LoginLink(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +88,10 @@ async def log_in(call: HttpCall[Empty, LoginBody]) -> Response:
         raise Unauthorized("login_invalid", "the link was used already or is too old; palyra login-link makes another")
     await call.services.engine.acts.record(row.principal, AdminActed(action="login.begin", target=row.id))
     opened = credentials.logins.open(token_hash)
-    who = Identity(principal=row.principal, role=row.role, actions=row.actions, csrf_token=opened.session.csrf_token)
+    csrf_token = opened.session.csrf_token
+    who = Identity(
+        principal=row.principal, role=row.role, actions=row.actions, csrf_token=csrf_token, speaks=row.speaks
+    )
     return answer_json(who, 200, {"set-cookie": _cookie(call.request, opened.id, int(LIFE_S))})
 
 
@@ -107,9 +114,14 @@ async def make_link(call: HttpCall[Empty, Empty]) -> Response:
 async def show_me(call: HttpCall[Empty, Unread]) -> Response:
     caller = call.caller
     csrf_token = caller.session.csrf_token if caller.session is not None else None
-    return answer_json(
-        Identity(principal=caller.principal, role=caller.role, actions=caller.actions, csrf_token=csrf_token)
+    who = Identity(
+        principal=caller.principal,
+        role=caller.role,
+        actions=caller.actions,
+        csrf_token=csrf_token,
+        speaks=caller.speaks,
     )
+    return answer_json(who)
 
 
 async def script(call: HttpCall[Empty, Unread]) -> Response:

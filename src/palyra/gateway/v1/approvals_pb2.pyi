@@ -49,7 +49,7 @@ SCOPE_SESSION: Scope
 SCOPE_TIMEBOXED: Scope
 
 class Approval(_message.Message):
-    __slots__ = ("id", "kind", "run_id", "session_id", "call_id", "tool", "arguments_json", "status", "rule", "policies", "risk", "taint", "digest", "preview", "options", "created_at_ms", "expires_at_ms", "decided_by", "reason", "count", "calls")
+    __slots__ = ("id", "kind", "run_id", "session_id", "call_id", "tool", "arguments_json", "status", "rule", "policies", "risk", "taint", "digest", "preview", "options", "created_at_ms", "expires_at_ms", "decided_by", "reason", "count", "calls", "is_cut")
     ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class Approval(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    IS_CUT_FIELD_NUMBER: _ClassVar[int]
     id: str
     kind: str
     run_id: str
@@ -92,7 +93,8 @@ class Approval(_message.Message):
     reason: str
     count: int
     calls: _containers.RepeatedCompositeFieldContainer[ApprovalCall]
-    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., run_id: _Optional[str] = ..., session_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments_json: _Optional[str] = ..., status: _Optional[str] = ..., rule: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., risk: _Optional[str] = ..., taint: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., preview: _Optional[str] = ..., options: _Optional[_Iterable[_Union[ApprovalOption, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., decided_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[ApprovalCall, _Mapping]]] = ...) -> None: ...
+    is_cut: bool
+    def __init__(self, id: _Optional[str] = ..., kind: _Optional[str] = ..., run_id: _Optional[str] = ..., session_id: _Optional[str] = ..., call_id: _Optional[str] = ..., tool: _Optional[str] = ..., arguments_json: _Optional[str] = ..., status: _Optional[str] = ..., rule: _Optional[str] = ..., policies: _Optional[_Iterable[str]] = ..., risk: _Optional[str] = ..., taint: _Optional[_Iterable[str]] = ..., digest: _Optional[str] = ..., preview: _Optional[str] = ..., options: _Optional[_Iterable[_Union[ApprovalOption, _Mapping]]] = ..., created_at_ms: _Optional[int] = ..., expires_at_ms: _Optional[int] = ..., decided_by: _Optional[str] = ..., reason: _Optional[str] = ..., count: _Optional[int] = ..., calls: _Optional[_Iterable[_Union[ApprovalCall, _Mapping]]] = ..., is_cut: _Optional[bool] = ...) -> None: ...
 
 class ApprovalCall(_message.Message):
     __slots__ = ("call_id", "digest", "arguments_json", "preview")
@@ -159,3 +161,21 @@ class ResolveApprovalResponse(_message.Message):
     APPROVAL_FIELD_NUMBER: _ClassVar[int]
     approval: Approval
     def __init__(self, approval: _Optional[_Union[Approval, _Mapping]] = ...) -> None: ...
+
+class ReadApprovalRequest(_message.Message):
+    __slots__ = ("approval_id", "offset")
+    APPROVAL_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    approval_id: str
+    offset: int
+    def __init__(self, approval_id: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class ReadApprovalResponse(_message.Message):
+    __slots__ = ("text", "total_chars", "next_offset")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_CHARS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    total_chars: int
+    next_offset: int
+    def __init__(self, text: _Optional[str] = ..., total_chars: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...

@@ -28,7 +28,7 @@ from palyra.gateway.v1 import runs_pb2 as palyra_dot_gateway_dot_v1_dot_runs__pb
 from palyra.gateway.v1 import sessions_pb2 as palyra_dot_gateway_dot_v1_dot_sessions__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpalyra/gateway/v1/gateway.proto\x12\x11palyra.gateway.v1\x1a!palyra/gateway/v1/approvals.proto\x1a\x1epalyra/gateway/v1/events.proto\x1a\x1cpalyra/gateway/v1/runs.proto\x1a palyra/gateway/v1/sessions.proto2\x89\x06\n\x07Gateway\x12Z\n\tRunStream\x12#.palyra.gateway.v1.RunStreamRequest\x1a$.palyra.gateway.v1.RunStreamResponse(\x01\x30\x01\x12\x65\n\x0eResolveSession\x12(.palyra.gateway.v1.ResolveSessionRequest\x1a).palyra.gateway.v1.ResolveSessionResponse\x12_\n\x0cListSessions\x12&.palyra.gateway.v1.ListSessionsRequest\x1a\'.palyra.gateway.v1.ListSessionsResponse\x12_\n\x0cRouteMessage\x12&.palyra.gateway.v1.RouteMessageRequest\x1a\'.palyra.gateway.v1.RouteMessageResponse\x12V\n\tCancelRun\x12#.palyra.gateway.v1.CancelRunRequest\x1a$.palyra.gateway.v1.CancelRunResponse\x12h\n\x0fResolveApproval\x12).palyra.gateway.v1.ResolveApprovalRequest\x1a*.palyra.gateway.v1.ResolveApprovalResponse\x12\x62\n\rListApprovals\x12\'.palyra.gateway.v1.ListApprovalsRequest\x1a(.palyra.gateway.v1.ListApprovalsResponse\x12S\n\x08ReadTape\x12\".palyra.gateway.v1.ReadTapeRequest\x1a#.palyra.gateway.v1.ReadTapeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpalyra/gateway/v1/gateway.proto\x12\x11palyra.gateway.v1\x1a!palyra/gateway/v1/approvals.proto\x1a\x1epalyra/gateway/v1/events.proto\x1a\x1cpalyra/gateway/v1/runs.proto\x1a palyra/gateway/v1/sessions.proto2\xea\x06\n\x07Gateway\x12Z\n\tRunStream\x12#.palyra.gateway.v1.RunStreamRequest\x1a$.palyra.gateway.v1.RunStreamResponse(\x01\x30\x01\x12\x65\n\x0eResolveSession\x12(.palyra.gateway.v1.ResolveSessionRequest\x1a).palyra.gateway.v1.ResolveSessionResponse\x12_\n\x0cListSessions\x12&.palyra.gateway.v1.ListSessionsRequest\x1a\'.palyra.gateway.v1.ListSessionsResponse\x12_\n\x0cRouteMessage\x12&.palyra.gateway.v1.RouteMessageRequest\x1a\'.palyra.gateway.v1.RouteMessageResponse\x12V\n\tCancelRun\x12#.palyra.gateway.v1.CancelRunRequest\x1a$.palyra.gateway.v1.CancelRunResponse\x12h\n\x0fResolveApproval\x12).palyra.gateway.v1.ResolveApprovalRequest\x1a*.palyra.gateway.v1.ResolveApprovalResponse\x12_\n\x0cReadApproval\x12&.palyra.gateway.v1.ReadApprovalRequest\x1a\'.palyra.gateway.v1.ReadApprovalResponse\x12\x62\n\rListApprovals\x12\'.palyra.gateway.v1.ListApprovalsRequest\x1a(.palyra.gateway.v1.ListApprovalsResponse\x12S\n\x08ReadTape\x12\".palyra.gateway.v1.ReadTapeRequest\x1a#.palyra.gateway.v1.ReadTapeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,5 +36,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'palyra.gateway.v1.gateway_p
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GATEWAY']._serialized_start=186
-  _globals['_GATEWAY']._serialized_end=963
+  _globals['_GATEWAY']._serialized_end=1060
 # @@protoc_insertion_point(module_scope)

@@ -26,15 +26,15 @@ from palyra.gateway.v1 import approvals_pb2 as palyra_dot_gateway_dot_v1_dot_app
 from palyra.gateway.v1 import events_pb2 as palyra_dot_gateway_dot_v1_dot_events__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpalyra/gateway/v1/runs.proto\x12\x11palyra.gateway.v1\x1a!palyra/gateway/v1/approvals.proto\x1a\x1epalyra/gateway/v1/events.proto\"\xf2\x02\n\x03Run\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x13\n\x06reason\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x31\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x1d.palyra.gateway.v1.RunFailureH\x02\x88\x01\x01\x12*\n\x05usage\x18\x07 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunUsage\x12\r\n\x05\x61gent\x18\x08 \x01(\t\x12\x0e\n\x06origin\x18\t \x01(\t\x12\x11\n\tprincipal\x18\n \x01(\t\x12\x15\n\rcreated_at_ms\x18\x0b \x01(\x03\x12\x15\n\rupdated_at_ms\x18\x0c \x01(\x03\x12\x33\n\nobjectives\x18\r \x03(\x0b\x32\x1f.palyra.gateway.v1.RunObjectiveB\t\n\x07_reasonB\t\n\x07_answerB\x08\n\x06_error\">\n\x0cRunObjective\x12\x11\n\tobjective\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04note\x18\x03 \x01(\t\"+\n\nRunFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"[\n\x08RunUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x04\x12\x15\n\routput_tokens\x18\x02 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_cost_usd\"\x9e\x01\n\nAttachment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nmedia_type\x18\x02 \x01(\t\x12\x15\n\x0b\x61rtifact_id\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x12\x12\n\x05trust\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06source\x18\x06 \x01(\tH\x02\x88\x01\x01\x42\t\n\x07\x63ontentB\x08\n\x06_trustB\t\n\x07_source\"\xb9\x03\n\x08RunStart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x17\n\nsession_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0bsession_key\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x32\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x1d.palyra.gateway.v1.Attachment\x12\x12\n\x05\x61gent\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05model\x18\x06 \x01(\tH\x03\x88\x01\x01\x12\x1c\n\x0fidempotency_key\x18\x07 \x01(\tH\x04\x88\x01\x01\x12\x1f\n\x12\x61nswer_schema_json\x18\x08 \x01(\tH\x05\x88\x01\x01\x12\x11\n\tmust_call\x18\t \x03(\t\x12.\n\twhen_busy\x18\n \x01(\x0e\x32\x1b.palyra.gateway.v1.WhenBusy\x12\x12\n\nobjectives\x18\x0b \x03(\t\x12\x12\n\x05typed\x18\x0c \x01(\tH\x06\x88\x01\x01\x42\r\n\x0b_session_idB\x0e\n\x0c_session_keyB\x08\n\x06_agentB\x08\n\x06_modelB\x12\n\x10_idempotency_keyB\x15\n\x13_answer_schema_jsonB\x08\n\x06_typed\"A\n\tRunFollow\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\tafter_seq\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0c\n\n_after_seq\"6\n\x08RunInput\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x12\n\x05typed\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_typed\"\x0b\n\tRunCancel\"\xaa\x02\n\x10RunStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12,\n\x05start\x18\x02 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunStartH\x00\x12.\n\x06\x66ollow\x18\x03 \x01(\x0b\x32\x1c.palyra.gateway.v1.RunFollowH\x00\x12,\n\x05input\x18\x04 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunInputH\x00\x12;\n\x06\x61nswer\x18\x05 \x01(\x0b\x32).palyra.gateway.v1.ResolveApprovalRequestH\x00\x12.\n\x06\x63\x61ncel\x18\x06 \x01(\x0b\x32\x1c.palyra.gateway.v1.RunCancelH\x00\x42\t\n\x07message\"0\n\nRunStarted\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"\x11\n\x0fRequestAccepted\"B\n\x0eRequestRefused\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tretryable\x18\x03 \x01(\x08\"\xac\x02\n\x11RunStreamResponse\x12\x30\n\x07started\x18\x01 \x01(\x0b\x32\x1d.palyra.gateway.v1.RunStartedH\x00\x12)\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x18.palyra.gateway.v1.EventH\x00\x12-\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1c.palyra.gateway.v1.LiveFrameH\x00\x12\x36\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x0b\x32\".palyra.gateway.v1.RequestAcceptedH\x00\x12\x34\n\x07refused\x18\x05 \x01(\x0b\x32!.palyra.gateway.v1.RequestRefusedH\x00\x12\x12\n\nrequest_id\x18\x06 \x01(\x04\x42\t\n\x07message\"A\n\x13RouteMessageRequest\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunStart\";\n\x14RouteMessageResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.palyra.gateway.v1.Run\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.palyra.gateway.v1.Run*e\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x13\n\x0fWHEN_BUSY_QUEUE\x10\x01\x12\x13\n\x0fWHEN_BUSY_STEER\x10\x02\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cpalyra/gateway/v1/runs.proto\x12\x11palyra.gateway.v1\x1a!palyra/gateway/v1/approvals.proto\x1a\x1epalyra/gateway/v1/events.proto\"\xf2\x02\n\x03Run\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05state\x18\x03 \x01(\t\x12\x13\n\x06reason\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x13\n\x06\x61nswer\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x31\n\x05\x65rror\x18\x06 \x01(\x0b\x32\x1d.palyra.gateway.v1.RunFailureH\x02\x88\x01\x01\x12*\n\x05usage\x18\x07 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunUsage\x12\r\n\x05\x61gent\x18\x08 \x01(\t\x12\x0e\n\x06origin\x18\t \x01(\t\x12\x11\n\tprincipal\x18\n \x01(\t\x12\x15\n\rcreated_at_ms\x18\x0b \x01(\x03\x12\x15\n\rupdated_at_ms\x18\x0c \x01(\x03\x12\x33\n\nobjectives\x18\r \x03(\x0b\x32\x1f.palyra.gateway.v1.RunObjectiveB\t\n\x07_reasonB\t\n\x07_answerB\x08\n\x06_error\">\n\x0cRunObjective\x12\x11\n\tobjective\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0c\n\x04note\x18\x03 \x01(\t\"+\n\nRunFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\"[\n\x08RunUsage\x12\x14\n\x0cinput_tokens\x18\x01 \x01(\x04\x12\x15\n\routput_tokens\x18\x02 \x01(\x04\x12\x15\n\x08\x63ost_usd\x18\x03 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_cost_usd\"\xad\x01\n\nAttachment\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nmedia_type\x18\x02 \x01(\t\x12\x15\n\x0b\x61rtifact_id\x18\x03 \x01(\tH\x00\x12\x0e\n\x04\x64\x61ta\x18\x04 \x01(\x0cH\x00\x12\x12\n\x05trust\x18\x05 \x01(\tH\x01\x88\x01\x01\x12\x13\n\x06source\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\r\n\x05paths\x18\x07 \x03(\tB\t\n\x07\x63ontentB\x08\n\x06_trustB\t\n\x07_source\"\xb9\x03\n\x08RunStart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x17\n\nsession_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x18\n\x0bsession_key\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x32\n\x0b\x61ttachments\x18\x04 \x03(\x0b\x32\x1d.palyra.gateway.v1.Attachment\x12\x12\n\x05\x61gent\x18\x05 \x01(\tH\x02\x88\x01\x01\x12\x12\n\x05model\x18\x06 \x01(\tH\x03\x88\x01\x01\x12\x1c\n\x0fidempotency_key\x18\x07 \x01(\tH\x04\x88\x01\x01\x12\x1f\n\x12\x61nswer_schema_json\x18\x08 \x01(\tH\x05\x88\x01\x01\x12\x11\n\tmust_call\x18\t \x03(\t\x12.\n\twhen_busy\x18\n \x01(\x0e\x32\x1b.palyra.gateway.v1.WhenBusy\x12\x12\n\nobjectives\x18\x0b \x03(\t\x12\x12\n\x05typed\x18\x0c \x01(\tH\x06\x88\x01\x01\x42\r\n\x0b_session_idB\x0e\n\x0c_session_keyB\x08\n\x06_agentB\x08\n\x06_modelB\x12\n\x10_idempotency_keyB\x15\n\x13_answer_schema_jsonB\x08\n\x06_typed\"A\n\tRunFollow\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x16\n\tafter_seq\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0c\n\n_after_seq\"6\n\x08RunInput\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x12\n\x05typed\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_typed\"\x0b\n\tRunCancel\"\xaa\x02\n\x10RunStreamRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12,\n\x05start\x18\x02 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunStartH\x00\x12.\n\x06\x66ollow\x18\x03 \x01(\x0b\x32\x1c.palyra.gateway.v1.RunFollowH\x00\x12,\n\x05input\x18\x04 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunInputH\x00\x12;\n\x06\x61nswer\x18\x05 \x01(\x0b\x32).palyra.gateway.v1.ResolveApprovalRequestH\x00\x12.\n\x06\x63\x61ncel\x18\x06 \x01(\x0b\x32\x1c.palyra.gateway.v1.RunCancelH\x00\x42\t\n\x07message\"0\n\nRunStarted\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\"\x11\n\x0fRequestAccepted\"B\n\x0eRequestRefused\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tretryable\x18\x03 \x01(\x08\"\xac\x02\n\x11RunStreamResponse\x12\x30\n\x07started\x18\x01 \x01(\x0b\x32\x1d.palyra.gateway.v1.RunStartedH\x00\x12)\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x18.palyra.gateway.v1.EventH\x00\x12-\n\x05\x66rame\x18\x03 \x01(\x0b\x32\x1c.palyra.gateway.v1.LiveFrameH\x00\x12\x36\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\x0b\x32\".palyra.gateway.v1.RequestAcceptedH\x00\x12\x34\n\x07refused\x18\x05 \x01(\x0b\x32!.palyra.gateway.v1.RequestRefusedH\x00\x12\x12\n\nrequest_id\x18\x06 \x01(\x04\x42\t\n\x07message\"A\n\x13RouteMessageRequest\x12*\n\x05start\x18\x01 \x01(\x0b\x32\x1b.palyra.gateway.v1.RunStart\";\n\x14RouteMessageResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.palyra.gateway.v1.Run\"\"\n\x10\x43\x61ncelRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"8\n\x11\x43\x61ncelRunResponse\x12#\n\x03run\x18\x01 \x01(\x0b\x32\x16.palyra.gateway.v1.Run*e\n\x08WhenBusy\x12\x19\n\x15WHEN_BUSY_UNSPECIFIED\x10\x00\x12\x13\n\x0fWHEN_BUSY_QUEUE\x10\x01\x12\x13\n\x0fWHEN_BUSY_STEER\x10\x02\x12\x14\n\x10WHEN_BUSY_REJECT\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'palyra.gateway.v1.runs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WHENBUSY']._serialized_start=2397
-  _globals['_WHENBUSY']._serialized_end=2498
+  _globals['_WHENBUSY']._serialized_start=2412
+  _globals['_WHENBUSY']._serialized_end=2513
   _globals['_RUN']._serialized_start=119
   _globals['_RUN']._serialized_end=489
   _globals['_RUNOBJECTIVE']._serialized_start=491
@@ -44,31 +44,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNUSAGE']._serialized_start=600
   _globals['_RUNUSAGE']._serialized_end=691
   _globals['_ATTACHMENT']._serialized_start=694
-  _globals['_ATTACHMENT']._serialized_end=852
-  _globals['_RUNSTART']._serialized_start=855
-  _globals['_RUNSTART']._serialized_end=1296
-  _globals['_RUNFOLLOW']._serialized_start=1298
-  _globals['_RUNFOLLOW']._serialized_end=1363
-  _globals['_RUNINPUT']._serialized_start=1365
-  _globals['_RUNINPUT']._serialized_end=1419
-  _globals['_RUNCANCEL']._serialized_start=1421
-  _globals['_RUNCANCEL']._serialized_end=1432
-  _globals['_RUNSTREAMREQUEST']._serialized_start=1435
-  _globals['_RUNSTREAMREQUEST']._serialized_end=1733
-  _globals['_RUNSTARTED']._serialized_start=1735
-  _globals['_RUNSTARTED']._serialized_end=1783
-  _globals['_REQUESTACCEPTED']._serialized_start=1785
-  _globals['_REQUESTACCEPTED']._serialized_end=1802
-  _globals['_REQUESTREFUSED']._serialized_start=1804
-  _globals['_REQUESTREFUSED']._serialized_end=1870
-  _globals['_RUNSTREAMRESPONSE']._serialized_start=1873
-  _globals['_RUNSTREAMRESPONSE']._serialized_end=2173
-  _globals['_ROUTEMESSAGEREQUEST']._serialized_start=2175
-  _globals['_ROUTEMESSAGEREQUEST']._serialized_end=2240
-  _globals['_ROUTEMESSAGERESPONSE']._serialized_start=2242
-  _globals['_ROUTEMESSAGERESPONSE']._serialized_end=2301
-  _globals['_CANCELRUNREQUEST']._serialized_start=2303
-  _globals['_CANCELRUNREQUEST']._serialized_end=2337
-  _globals['_CANCELRUNRESPONSE']._serialized_start=2339
-  _globals['_CANCELRUNRESPONSE']._serialized_end=2395
+  _globals['_ATTACHMENT']._serialized_end=867
+  _globals['_RUNSTART']._serialized_start=870
+  _globals['_RUNSTART']._serialized_end=1311
+  _globals['_RUNFOLLOW']._serialized_start=1313
+  _globals['_RUNFOLLOW']._serialized_end=1378
+  _globals['_RUNINPUT']._serialized_start=1380
+  _globals['_RUNINPUT']._serialized_end=1434
+  _globals['_RUNCANCEL']._serialized_start=1436
+  _globals['_RUNCANCEL']._serialized_end=1447
+  _globals['_RUNSTREAMREQUEST']._serialized_start=1450
+  _globals['_RUNSTREAMREQUEST']._serialized_end=1748
+  _globals['_RUNSTARTED']._serialized_start=1750
+  _globals['_RUNSTARTED']._serialized_end=1798
+  _globals['_REQUESTACCEPTED']._serialized_start=1800
+  _globals['_REQUESTACCEPTED']._serialized_end=1817
+  _globals['_REQUESTREFUSED']._serialized_start=1819
+  _globals['_REQUESTREFUSED']._serialized_end=1885
+  _globals['_RUNSTREAMRESPONSE']._serialized_start=1888
+  _globals['_RUNSTREAMRESPONSE']._serialized_end=2188
+  _globals['_ROUTEMESSAGEREQUEST']._serialized_start=2190
+  _globals['_ROUTEMESSAGEREQUEST']._serialized_end=2255
+  _globals['_ROUTEMESSAGERESPONSE']._serialized_start=2257
+  _globals['_ROUTEMESSAGERESPONSE']._serialized_end=2316
+  _globals['_CANCELRUNREQUEST']._serialized_start=2318
+  _globals['_CANCELRUNREQUEST']._serialized_end=2352
+  _globals['_CANCELRUNRESPONSE']._serialized_start=2354
+  _globals['_CANCELRUNRESPONSE']._serialized_end=2410
 # @@protoc_insertion_point(module_scope)

@@ -79,20 +79,22 @@ class RunUsage(_message.Message):
     def __init__(self, input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., cost_usd: _Optional[float] = ...) -> None: ...
 
 class Attachment(_message.Message):
-    __slots__ = ("name", "media_type", "artifact_id", "data", "trust", "source")
+    __slots__ = ("name", "media_type", "artifact_id", "data", "trust", "source", "paths")
     NAME_FIELD_NUMBER: _ClassVar[int]
     MEDIA_TYPE_FIELD_NUMBER: _ClassVar[int]
     ARTIFACT_ID_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     TRUST_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
     name: str
     media_type: str
     artifact_id: str
     data: bytes
     trust: str
     source: str
-    def __init__(self, name: _Optional[str] = ..., media_type: _Optional[str] = ..., artifact_id: _Optional[str] = ..., data: _Optional[bytes] = ..., trust: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., media_type: _Optional[str] = ..., artifact_id: _Optional[str] = ..., data: _Optional[bytes] = ..., trust: _Optional[str] = ..., source: _Optional[str] = ..., paths: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RunStart(_message.Message):
     __slots__ = ("text", "session_id", "session_key", "attachments", "agent", "model", "idempotency_key", "answer_schema_json", "must_call", "when_busy", "objectives", "typed")
