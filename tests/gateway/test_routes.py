@@ -124,7 +124,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         f"{ONE_RUN}/input",
         {"text": "also this"},
         202,
-        ("runs.send_input", OWNER, RUN, "also this", Trust.OPERATOR, None),
+        ("runs.send_input", OWNER, RUN, "also this", Trust.OPERATOR, None, None),
     ),
     ("POST", f"{ONE_RUN}/cancel", None, 202, ("runs.cancel", OWNER, RUN, OWNER)),
     ("POST", f"{ONE_RUN}/cancel", {}, 202, ("runs.cancel", OWNER, RUN, OWNER)),

@@ -25,6 +25,7 @@ async def journal_at(path: Path) -> AsyncIterator[SqliteJournal]:
 def change_from_outside(path: Path, sql: str, *bindings: str | int | bytes | None) -> None:
     """Changes the file as a fault, a thief or another program would."""
     connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(10_000)  # The daemon may be writing.
     connection.execute(sql, bindings).fetchall()
     connection.close()
 

@@ -95,20 +95,20 @@ class _Reach:
             yield hidden(self._view.root, f"{self._view.path}HEAD", self._view.path, why)
         for change, name in zip(self._view.changes, self._inside, strict=True):
             place = name.rpartition("/")[2]
-            why = None
+            reason: str | None = None
             if name.startswith("refs/replace/"):
-                why = "it stands for another object"
+                reason = "it stands for another object"
             elif name in ("shallow", "info/grafts"):
-                why = "it hides parents of commits"
+                reason = "it hides parents of commits"
             elif name.startswith("rr-cache/") and place.startswith("postimage"):
-                why = "a later merge takes it over"
+                reason = "a later merge takes it over"
             elif change.kind is ChangeKind.LINKED:
-                why = "it leads somewhere else"
+                reason = "it leads somewhere else"
             elif name == "packed-refs":
                 added = _lines(_REPLACED, self._view.after(name)) - _lines(_REPLACED, self._view.before(name))
-                why = "a ref stands for another object" if added else None
-            if why is not None:
-                yield hidden(change.root, change.path, self._view.path, why)
+                reason = "a ref stands for another object" if added else None
+            if reason is not None:
+                yield hidden(change.root, change.path, self._view.path, reason)
 
     def _fresh_ids(self) -> dict[str, str]:
         """Returns the ids that changed refs and logs name now and did not before, each with the name of such a file."""

@@ -102,7 +102,9 @@ def _chosen(changes: tuple[FileChange, ...], paths: Sequence[str]) -> tuple[File
         return changes
     unknown = unmatched(changes, paths)
     if unknown:
-        raise NotFound("path_unchanged", "the session's layer holds nothing at that path; palyra runs keep shows all that it holds")
+        raise NotFound(
+            "path_unchanged", "the session's layer holds nothing at that path; palyra runs keep shows all that it holds"
+        )
     chosen = {place_of(each) for each in named_changes(changes, paths)}
     needed = {(root, folder) for root, path in chosen for folder in folders_above(path)}
     return tuple(each for each in changes if place_of(each) in chosen or (is_new(each) and place_of(each) in needed))
