@@ -97,7 +97,7 @@ async def test_a_forged_sender_is_not_the_linked_one(tmp_path: Path) -> None:
         server.receive("it is really me", Authentication_Results="mx.example.com; dmarc=fail")
         await until(lambda: server.seen == {1})
         runs = await scene.engine.runs.list(None, RunsQuery())
-        assert [run.principal for run in runs] == ["channel:email:alice@example.com"]
+        assert [run.principal for run in runs] == ["channel:email:unproven:alice@example.com"]
 
 
 async def test_a_refused_recipient_is_dead_and_a_busy_server_is_asked_again(tmp_path: Path) -> None:

@@ -2,16 +2,19 @@
 
 import os
 import random
+from email import message_from_bytes
 from pathlib import Path
 
 from palyra.adapters.channels.mail_reader import FetchedMail, MailReader, ids_of
 from palyra.core.channels.authentication_results import parse_authentication_results, says_dmarc_passed
 from palyra.core.channels.mail_trust import read_headers, sender_of
 from palyra.core.channels.outbox import OutboxState
-from palyra.core.channels.unread import UnreadMessage, read_or_mark, require_plain
+from palyra.core.channels.unread import UnreadMessage, plain_text, read_or_mark, require_plain
 from palyra.core.ids import Principal
 from palyra.engine.api.requests import RunsQuery
-from tests.adapters.channels.test_email import AUTHSERV, mailbox
+from palyra.ports.channels import OutgoingFile, OutgoingPart
+from tests.adapters.channels.test_email import AUTHSERV, channel, mailbox
+from tests.support.mailboxes import MailServer
 from tests.support.waiting import until
 
 READ_COUNT = int(os.environ.get("PALYRA_FUZZ_MAILS", "1500"))
@@ -110,3 +113,53 @@ def test_no_text_of_a_sender_becomes_a_result_of_its_server() -> None:
         assert parse_authentication_results(line) is not None, line
         said = sender_of(read_headers(f"From: {quoted} {comment} <x@evil.example>\n\n".encode()))
         assert said in ("x@evil.example", None), told
+
+
+LINES = [
+    "=?utf-8?q?=0D=0AReply-To:x@evil.example?=",
+    "=?utf-8?b?//8=?=",
+    "=?utf-8?q?=3D=3Futf-8=3Fq=3F=3D0AReply-To:x=3F=3D?=",
+]
+ODD = [
+    *LINES,
+    '"',
+    "(",
+    "<",
+    ">",
+    "@",
+    ":",
+    ";",
+    ",",
+    "\\",
+    "\x01",
+    "\x85",
+    "\u2028",
+    "\u00e9",
+    "\ud800",
+    "\t",
+    "a" * 80,
+]
+OURS = ("from", "to", "subject", "date", "message-id", "auto-submitted", "in-reply-to", "references")
+MIME = ("content-type", "content-transfer-encoding", "mime-version")
+
+
+def test_no_word_of_a_mail_becomes_a_header_of_its_answer() -> None:
+    chance = random.Random(17)
+    adapter = channel(MailServer())
+    for _ in range(2_000):
+        subject, named, name = ("".join(chance.choices(ODD, k=chance.randrange(1, 6))) for _ in range(3))
+        raw = f"{PASSED}From: a@example.com\nSubject: {subject}\nMessage-ID: {named}\nReferences: {named}\n\nHi"
+        mail = FetchedMail(uid="1", raw=raw.encode("utf-8", "surrogatepass"), arrived_at_ms=1)
+        found = adapter._reader.read(mail)
+        if found is None or not found.message.sender_verified:
+            continue
+        said = found.message
+        adapter._remember(said.conversation_id, found.subject)
+        part = OutgoingPart(
+            key="k", conversation_id=said.conversation_id, text="Hello", began_at_ms=1, thread_id=said.thread_id,
+            reply_to=said.message_id, files=(OutgoingFile(name=plain_text(name), media_type="text/csv", body=b"a"),),
+        )  # fmt: skip
+        answer = message_from_bytes(adapter._answer(part).as_bytes())
+        heads = [each.lower() for inner in answer.walk() for each, _ in inner.items() if each.lower() not in MIME]
+        assert set(heads) <= {*OURS, "content-disposition"}, (subject, named, name)
+        assert len(heads) <= len(OURS) + 1

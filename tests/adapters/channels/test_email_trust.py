@@ -93,7 +93,7 @@ def test_only_the_topmost_results_count() -> None:
         (f"({OWNER}) x@evil.example", "x@evil.example"),
         (f"=?utf-8?q?=3C{OWNER}=3E?= <X@Evil.example>", "x@evil.example"),
         ("Jürgen Müller <j@evil.example>", "j@evil.example"),
-        ("a=?b@evil.example", "a=?b@evil.example"),
+        ("a=b@evil.example", "a=b@evil.example"),
     ],
 )
 def test_the_sender_is_the_address_and_never_a_name(sender: str, expected: str) -> None:
@@ -116,6 +116,7 @@ def test_the_sender_is_the_address_and_never_a_name(sender: str, expected: str) 
         f"From : {OWNER}",
         "From: =?utf-8?q?owner=40victim.example?=",
         f"From: {OWNER}@evil.example",
+        "From: =?utf-8?q?owner=40victim.example=2C_a?=@evil.example",
         "From: own\u00e9r@victim.example",
         "From: \u00e9 <\u00e9owner@victim.example>",
         "From: owner@v\u00efctim.example",

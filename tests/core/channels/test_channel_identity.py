@@ -49,7 +49,8 @@ def test_a_link_gives_its_principal_and_a_trust_by_role() -> None:
 @pytest.mark.parametrize(("now_ms", "verified"), [(1_000, True), (0, False)])
 def test_an_expired_link_and_an_unverified_sender_give_nothing(now_ms: int, verified: bool) -> None:
     found = speaker_of(message(sender_verified=verified), ChannelKind.DISCORD, LINK, True, now_ms)
-    assert (found.principal, found.trust) == ("channel:discord:s1", Trust.EXTERNAL)
+    account = "channel:discord:s1" if verified else "channel:discord:unproven:s1"
+    assert (found.principal, found.trust) == (account, Trust.EXTERNAL)
 
 
 def test_a_shared_conversation_belongs_to_its_channel() -> None:

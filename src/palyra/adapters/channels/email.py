@@ -8,6 +8,7 @@ no two robots talk. The libraries are Python's own; they block, so they run in t
 
 import asyncio
 import imaplib
+import re
 import smtplib
 import ssl
 import time
@@ -51,6 +52,7 @@ LENGTH_MAX = 60_000
 FILES_BYTES_MAX = 10_000_000  # Of one mail. Most servers take 25 MB, and base64 makes a file a third larger.
 MAILS_AT_ONCE_MAX = 50
 MORE_S = 0.5  # Before the next ones are asked for, if there were as many: those behind a flood do not wait for polls.
+ENCODED = "=?"  # Begins a word that Python decodes in whatever header it is given.
 CONNECT_FAILED = "connect_failed"
 SUBJECTS_MAX = 1_000
 # Python would encode ids that are longer than a line, and no answer could name them again. SMTP takes 998 letters.
@@ -61,6 +63,7 @@ SURE = "Write authserv_id only for a server that writes this header into each ma
 PORTS = {"imap": 143, "imaps": 993, "smtp": 25, "smtps": 465}
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
+_PLAIN_ID = re.compile(r"<[!-;=?-~]+>")
 Found = TypeVar("Found")
 
 
@@ -97,19 +100,23 @@ class EmailChannel:
 
     async def run(self, deliver: Deliver, report: ConnectionReport) -> None:
         while True:
-            deferred: Unavailable | None = None
             uids = await self._asked(self._unseen)
-            for uid in uids:
-                try:
-                    await self._take(deliver, uid)
-                except Unavailable as error:
-                    deferred = error  # It stays unseen and is read again; those behind it do not wait for it.
-                    if error.code == CONNECT_FAILED:
-                        break
-            if deferred is not None:
-                raise deferred
+            await self._take_all(deliver, uids)
             report.up()
             await asyncio.sleep(MORE_S if len(uids) == MAILS_AT_ONCE_MAX else self._settings.poll_s)
+
+    async def _take_all(self, deliver: Deliver, uids: list[str]) -> None:
+        """Takes mails. One that cannot be taken now stays unseen and is read again; those behind it do not wait for it."""
+        deferred: Unavailable | None = None
+        for uid in uids:
+            try:
+                await self._take(deliver, uid)
+            except Unavailable as error:
+                deferred = error
+                if error.code == CONNECT_FAILED:
+                    break
+        if deferred is not None:
+            raise deferred
 
     async def _take(self, deliver: Deliver, uid: str) -> None:
         mail = await self._asked(partial(self._fetch, uid))
@@ -238,21 +245,21 @@ class EmailChannel:
         subject = self._subjects.get(part.conversation_id, SUBJECT)
         mail = EmailMessage(policy=LONG_LINES)
         mail["From"], mail["To"] = self._address, address
-        mail["Subject"] = subject if subject.lower().startswith("re:") else f"Re: {subject}"
+        mail["Subject"] = _header(subject if subject.lower().startswith("re:") else f"Re: {subject}")
         mail["Date"] = formatdate(localtime=False)
         marked = make_mail_id(self._settings.key, self._settings.name, part.key, address, part.began_at_ms)
         mail["Message-ID"] = f"<{marked}@{self._address.partition('@')[2] or 'palyra'}>"
         mail["Auto-Submitted"] = "auto-replied"
-        references = [each for each in (part.thread_id, part.reply_to) if each is not None]
+        references = [each for each in (part.thread_id, part.reply_to) if each is not None and _is_plain_id(each)]
         if references:
-            mail["In-Reply-To"] = _header(references[-1])
-            mail["References"] = _header(" ".join(dict.fromkeys(references)))
+            mail["In-Reply-To"] = references[-1]
+            mail["References"] = " ".join(dict.fromkeys(references))
         mail.set_content(part.text)
         for file in part.files:
             main, _, sub = file.media_type.partition("/")
             if not sub or main in ("multipart", "message"):
                 main, sub = "application", "octet-stream"
-            mail.add_attachment(file.body, maintype=main, subtype=sub, filename=file_name(file.name))
+            mail.add_attachment(file.body, maintype=main, subtype=sub, filename=_header(file_name(file.name)))
         return mail
 
 
@@ -319,5 +326,10 @@ def _endpoint(url: SplitResult) -> tuple[str, int]:
     return url.hostname or "", url.port or PORTS[url.scheme]
 
 
+def _is_plain_id(text: str) -> bool:
+    return _PLAIN_ID.fullmatch(text) is not None and ENCODED not in text
+
+
 def _header(text: str) -> str:
-    return " ".join(text.split())
+    """Returns a text as one line in which Python finds nothing to decode: it would write what it decoded, line ends too."""
+    return "".join(each for each in " ".join(text.split()).replace(ENCODED, "= ?") if each.isprintable())

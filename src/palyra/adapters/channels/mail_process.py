@@ -1,13 +1,14 @@
 """Reads a mail in a process of its own, because anybody may send one: whatever reading it takes ends there.
 
-Owns: starting that process, what goes into it and comes out of it, and which mails are too large.
-Does not own: reading (mail_reader), the limits of the process (readable.child).
+Owns: starting that process, its limits, what goes into it and comes out of it, and which mails are too large.
+Does not own: reading (mail_reader).
 Invariants: a mail that takes too much time or memory becomes an unread message, and the daemon answers meanwhile. A
 process that somebody else ended says nothing about its mail, which is then read again.
 """
 
 import asyncio
 import contextlib
+import resource
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -22,6 +23,13 @@ MAIL_BYTES_MAX = 10 * 1024 * 1024
 IN_PROCESS_BYTES_MAX = 8 * 1024  # Parsers that take the square of this take a fraction of a second.
 CPU_S = 5  # A mail of 10 MiB takes a tenth of it. Those behind a flood wait for each.
 READ_S = 60.0  # More than the process's own limit of CPU time takes on a busy machine.
+MEMORY_BYTES_MAX = 768 * 1024 * 1024
+LIMITS = (
+    (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
+    (resource.RLIMIT_CPU, CPU_S),
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_FSIZE, 0),
+)
 _CHILD = "palyra.adapters.channels.mail_process"
 _ENDED_BY_OTHERS = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 
@@ -64,9 +72,9 @@ async def read_apart(reader: MailReader, mail: FetchedMail) -> ReadMail | Unread
 
 
 def main() -> None:
-    from palyra.adapters.readable.child import limit_process
-
-    limit_process(CPU_S)
+    """Reads the one mail on its input. The process limits itself before it reads a byte."""
+    for kind, limit in LIMITS:
+        resource.setrlimit(kind, (limit, limit))
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=MailTask)
     found = _read(task.reader, task.mail)
     reply = MailReply(unread=found) if isinstance(found, UnreadMessage) else MailReply(read=found)

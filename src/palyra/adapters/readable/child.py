@@ -48,10 +48,10 @@ def main() -> None:
     sys.stdout.buffer.flush()
 
 
-def limit_process(cpu_s: int = CPU_S) -> None:
+def limit_process() -> None:
     for kind, limit in (
         (resource.RLIMIT_AS, MEMORY_BYTES_MAX),
-        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_CPU, CPU_S),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, _FILES_MAX),

@@ -140,7 +140,8 @@ def _single_address(value: str) -> str | None:
 
 
 def is_address(text: str) -> bool:
-    return len(text) <= ADDRESS_LENGTH_MAX and _ADDRESS.fullmatch(text.lower()) is not None
+    """Tells whether this is a plain address. One with an encoded word would be another one once a program decodes it."""
+    return len(text) <= ADDRESS_LENGTH_MAX and "=?" not in text and _ADDRESS.fullmatch(text.lower()) is not None
 
 
 def _decoded(value: bytes) -> str:
