@@ -159,3 +159,9 @@ def test_what_is_packed_is_unpacked(chosen: list[bool]) -> None:
     changes = [change(f"f{number}") for number in range(len(chosen))]
     held = {place_of(each) for each, is_held in zip(changes, chosen, strict=True) if is_held}
     assert unpack_places(changes, pack_places(changes, held)) == held
+
+
+@pytest.mark.parametrize("empty", ["\n", " \n", "\t\r\n"])
+def test_a_line_behind_many_empty_ones_is_not_shown(empty: str) -> None:
+    assert unseen_reason("a.py", f"a = 1\n{empty * 30}b = 2\n{empty * 500}".encode()) is None
+    assert unseen_reason("a.py", f"a = 1\n{empty * 500}b = 2\n".encode()) is Unseen.UNPRINTABLE

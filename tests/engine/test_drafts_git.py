@@ -366,3 +366,8 @@ async def test_a_commit_starts_no_housekeeping_that_would_be_cut_off(tmp_path: P
     git(workshop, "config", "gc.autoDetach", "false")  # So that it would be over with the command.
     assert [each.verdict for each in judged(await play(workshop))] == [Verdict.ALLOW] * 2
     assert not list(workshop.workspace.glob(".git/objects/pack/*.pack"))
+
+
+async def test_settings_of_a_repository_among_the_objects_ask(tmp_path: Path) -> None:
+    command = "mkdir .git/objects/evil && printf '[core]\\nfsmonitor = ./x\\n' > .git/objects/evil/config"
+    assert await held(shop(tmp_path, command)) == (".git/objects/evil/config",)

@@ -17,7 +17,7 @@ from palyra.adapters.providers.scripted import Script, ScriptedProvider
 from palyra.adapters.runtimes.shell.run import ShellRun
 from palyra.adapters.tools.fs_patch import FsPatch
 from palyra.core.drafts.outside import is_run_outside
-from palyra.core.errors import NotFound
+from palyra.core.errors import Conflict, NotFound
 from palyra.core.events import Event
 from palyra.core.events.draft import ChangesKeeping, ChangesKept, DraftJudged
 from palyra.core.events.tool import Decision, Outcome, ToolFinished, ToolJudged, Verdict
@@ -296,6 +296,25 @@ async def test_a_person_keeps_what_the_layer_holds_and_it_is_on_the_tape(tmp_pat
         tape = await engine.sessions.tape(OWNER, record.session_id, 0, 500)
     acts = [(type(event.data), event.actor) for event in tape if isinstance(event.data, ChangesKeeping | ChangesKept)]
     assert acts == [(ChangesKeeping, OWNER), (ChangesKept, OWNER)]
+
+
+async def test_what_came_into_the_layer_after_it_was_shown_is_not_applied(tmp_path: Path) -> None:
+    workshop = shop(tmp_path)
+    first, second = (calls("shell.run", command=f"printf '\\x00{word}' > tool.bin") for word in ("good", "evil"))
+    scripts = [Script(when=word, turns=(turn, says("Done."))) for word, turn in (("one", first), ("two", second))]
+    workshop.provider = ScriptedProvider(scripts)
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask("one", can_ask=False, trust=Trust.EXTERNAL, session_key="s"))
+        await finished(engine, record)
+        shown = await engine.runs.kept.show(OWNER, record.id)
+        other = await engine.runs.start(OWNER, ask("two", can_ask=False, trust=Trust.EXTERNAL, session_key="s"))
+        await finished(engine, other)
+        with pytest.raises(Conflict, match="changed since it was shown"):
+            await engine.runs.kept.keep(OWNER, record.id, digest=shown.digest)
+        assert names(workshop) == []
+        again = await engine.runs.kept.show(OWNER, record.id)
+        assert (await engine.runs.kept.keep(OWNER, record.id, digest=again.digest)).is_applied
+    assert (workshop.workspace / "tool.bin").read_bytes() == b"\x00evil"
 
 
 @pytest.mark.parametrize("end", ["reset", "delete"])

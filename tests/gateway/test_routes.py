@@ -131,7 +131,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
     ("GET", f"{ONE_RUN}/changes", None, 200, ("changes.show", OWNER, RUN, None)),
     ("POST", f"{ONE_RUN}/undo", {}, 200, ("changes.undo", OWNER, RUN, None, OWNER)),
     ("GET", f"{ONE_RUN}/kept", None, 200, ("kept.show", OWNER, RUN, ())),
-    ("POST", f"{ONE_RUN}/keep", {}, 200, ("kept.keep", OWNER, RUN, (), OWNER)),
+    ("POST", f"{ONE_RUN}/keep", {}, 200, ("kept.keep", OWNER, RUN, (), None, OWNER)),
     ("GET", f"{ONE_RUN}/processes", None, 200, ("processes.list", OWNER, RUN)),
     ("POST", f"{ONE_RUN}/processes/{PROCESS}/stop", {}, 200, ("processes.stop", OWNER, RUN, PROCESS)),
     ("GET", "/api/v1/approvals", None, 200, ("approvals.list", OWNER, ApprovalsQuery(limit=ONE, has_system=True))),

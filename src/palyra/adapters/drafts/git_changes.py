@@ -25,6 +25,7 @@ _REPLACED = re.compile(rb"^[0-9a-f]{40,64} refs/replace/.*$", re.MULTILINE | re.
 _PLACE = re.compile(r"^worktrees/[^/]+/")
 _LOGS, _MOVED = "logs/", b"checkout: moving from "
 _HIDING = frozenset({"UNTR", "FSMN"})  # Parts of an index by which git does not look at files.
+_BEGINS = "a repository begins here, so the one around it shows less"
 _OTHER_TREE = "the index has another tree for it than for its files"
 _FLAGS = "a flag in the index hides its changes"
 
@@ -91,8 +92,7 @@ class _Reach:
     def _hidden_files(self) -> Iterator[GitWrite]:
         is_new = self._view.path.endswith(".git/") and self._view.before("config") is None
         if is_new and any(change.kind is not ChangeKind.DELETED for change in self._view.changes):
-            why = "a repository begins here, so the one around it shows less"
-            yield hidden(self._view.root, f"{self._view.path}HEAD", self._view.path, why)
+            yield hidden(self._view.root, f"{self._view.path}HEAD", self._view.path, _BEGINS)
         for change, name in zip(self._view.changes, self._inside, strict=True):
             place = name.rpartition("/")[2]
             reason: str | None = None

@@ -101,7 +101,7 @@ def keep(
         return run_id, await client.get(f"/runs/{run_id}/kept")
 
     async def act(client: Client) -> JsonObject:
-        return await client.post(f"/runs/{run_id}/keep", {"paths": path or []})
+        return await client.post(f"/runs/{run_id}/keep", {"paths": path or [], "digest": found.get("digest")})
 
     run_id, found = ask_daemon(context, read)
     difference = str(found.get("diff") or "")

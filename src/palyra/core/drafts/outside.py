@@ -7,6 +7,7 @@ Names are compared without case, and without characters that show nothing, becau
 """
 
 import functools
+import re
 import unicodedata
 from itertools import pairwise
 
@@ -16,6 +17,8 @@ from palyra.core.spelling import is_seen
 STAGE_PREFIX = ".palyra-draft-"  # Begins the name of a folder in a root that is not on the daemon's own disk.
 # Git only stores data here. Everything else below a `.git` folder names programs, or may.
 _GIT_DATA_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
+# The folders that git makes among its objects. In any other one a repository could lie, with settings and hooks.
+_OBJECT_FOLDER = re.compile("[0-9a-f]{2}|info|pack|maintenance.lock|tmp_objdir-.*")
 _GIT_DATA_FILES = frozenset(
     """
     head orig_head fetch_head merge_head cherry_pick_head revert_head rebase_head auto_merge merge_msg merge_mode merge_rr
@@ -260,6 +263,8 @@ def is_git_data(path: str) -> bool:
         return False
     inside = parts[parts.index(".git") + 1 :]
     name = inside[-1].removesuffix(".lock")
+    if inside[0] == "objects" and len(inside) > 1 and _OBJECT_FOLDER.fullmatch(inside[1]) is None:
+        return False
     if inside[0] in _GIT_DATA_FOLDERS:
         return name not in _GIT_LINKED
     is_sample = len(inside) == 2 and inside[0] == "hooks" and name.endswith(_SAMPLE)

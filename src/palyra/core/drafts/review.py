@@ -23,7 +23,7 @@ COMPARED_BYTES_MAX = 64 * 1024  # Of a text that `palyra runs diff` shows, which
 TABLE_BYTES_MAX = 8 * 1024 * 1024
 KNOWN_BYTES_MAX = 32 * 1024 * 1024  # Of an image or a PDF, which is looked through whole.
 LINE_LENGTH_MAX = 5000
-GAP_LENGTH_MAX = 120  # So many blanks push what follows out of sight.
+GAP_LENGTH_MAX = 120  # So many blanks or empty lines push what follows out of sight.
 _TABLES = (".csv", ".tsv")
 _GAP = re.compile(rf"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]{{{GAP_LENGTH_MAX}}}(?=\S)")
 _LINE_ENDS = re.compile("[\u2028\u2029]")  # They end a line for some languages, and show as one.
@@ -188,9 +188,24 @@ def _unseen_text(body: bytes, *, is_long: bool) -> Unseen | None:
     if hides_something(text) or _LINE_ENDS.search(text) or _GAP.search(text):
         return Unseen.UNPRINTABLE
     lines = text.split("\n")
+    if _has_gap(lines):
+        return Unseen.UNPRINTABLE
     if max(map(len, lines)) > LINE_LENGTH_MAX:
         return Unseen.LARGE
     return Unseen.LARGE if is_long and not _is_table(lines) else None
+
+
+def _has_gap(lines: Sequence[str]) -> bool:
+    """Tells whether so many empty lines stand before another line that nobody would look for it."""
+    empty_count = 0
+    for line in lines:
+        if line.strip():
+            if empty_count >= GAP_LENGTH_MAX:
+                return True
+            empty_count = 0
+        else:
+            empty_count += 1
+    return False
 
 
 def _is_table(lines: Sequence[str]) -> bool:

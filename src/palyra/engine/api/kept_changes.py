@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from palyra.core.drafts.changes import named_changes, place_of, unmatched
+from palyra.core.drafts.changes import digest_changes, named_changes, place_of, unmatched
 from palyra.core.drafts.review import folders_above, is_new
 from palyra.core.errors import Conflict, NotFound, Unavailable
 from palyra.core.events.draft import ChangesKeeping, ChangesKept, FileChange
@@ -21,6 +21,7 @@ from palyra.core.projections.rows import RunRow
 from palyra.core.redaction import Redactor
 from palyra.core.run.states import RunState
 from palyra.engine.session.commands import RecordSessionEvent
+from palyra.engine.session.long_changes import beside_loop
 from palyra.engine.session.long_texts import redact_text
 from palyra.engine.session.session_loops import SessionLoops
 from palyra.ports.drafts import AppliedDraft, DraftConflict, DraftFailure, Drafts
@@ -32,9 +33,10 @@ _UNFINISHED = frozenset({RunState.ACCEPTED, RunState.IN_PROGRESS, RunState.WAITI
 
 
 class KeptChanges(msgspec.Struct, frozen=True, kw_only=True):
-    """What the layer of a session would change in the workspace. `diff` is for a person."""
+    """What the layer of a session would change in the workspace. `diff` is for a person, `digest` names all it holds."""
 
     session_id: SessionId
+    digest: str
     changes: tuple[FileChange, ...]
     diff: str
     is_applied: bool = False
@@ -49,17 +51,30 @@ class KeptChangeService:
 
     async def show(self, principal: Principal, run_id: RunId, paths: Sequence[str] = ()) -> KeptChanges:
         row = await self._row(principal, run_id)
-        changes = _chosen((await self.drafts.kept(row.session_id)).changes, paths)
+        held = (await self.drafts.kept(row.session_id)).changes
+        changes = _chosen(held, paths)
         diff = await self.drafts.preview_kept(row.session_id, changes) if changes else ""
         shown = (await redact_text(self.redactor, diff)).text
-        return KeptChanges(session_id=row.session_id, changes=changes, diff=shown)
+        digest = await beside_loop(digest_changes, held)
+        return KeptChanges(session_id=row.session_id, digest=digest, changes=changes, diff=shown)
 
     async def keep(
-        self, principal: Principal, run_id: RunId, paths: Sequence[str] = (), *, by: Principal | None = None
+        self,
+        principal: Principal,
+        run_id: RunId,
+        paths: Sequence[str] = (),
+        *,
+        digest: str | None = None,
+        by: Principal | None = None,
     ) -> KeptChanges:
-        """Applies what the layer holds, all of it or what lies at and below these paths."""
+        """Applies what the layer holds, all of it or what lies at and below these paths.
+
+        With the digest that was shown, it is applied only if the layer is still as it was shown.
+        """
         row = await self._row(principal, run_id)
         shown = await self.show(principal, run_id, paths)
+        if digest is not None and digest != shown.digest:
+            raise Conflict("changed_since", "the session's layer has changed since it was shown; look again")
         if not shown.changes:
             return shown
         await self._require_idle(row.session_id)

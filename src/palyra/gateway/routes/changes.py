@@ -28,6 +28,7 @@ class ChangesQuery(RequestBody, frozen=True, kw_only=True):
 
 class KeepBody(RequestBody, frozen=True, kw_only=True):
     paths: Annotated[tuple[ChangedPath, ...], Meta(max_length=PATHS_MAX)] = ()
+    digest: Annotated[str, Meta(min_length=64, max_length=64)] | None = None
 
 
 class UndoBody(RequestBody, frozen=True, kw_only=True):
@@ -46,7 +47,8 @@ async def show_kept(call: HttpCall[ChangesQuery, Unread]) -> Response:
 
 async def keep(call: HttpCall[Empty, KeepBody]) -> Response:
     kept = call.services.engine.runs.kept
-    return answer_json(await kept.keep(call.viewer, call.id_of(RUN), call.body.paths, by=call.principal))
+    wish = call.body
+    return answer_json(await kept.keep(call.viewer, call.id_of(RUN), wish.paths, digest=wish.digest, by=call.principal))
 
 
 async def undo(call: HttpCall[Empty, UndoBody]) -> Response:
