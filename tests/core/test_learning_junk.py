@@ -240,3 +240,16 @@ def test_whatever_a_model_answers_from_a_tainted_run_waits_for_a_person(items: l
         status = first_status(find.kind, find.confidence_bps, is_tainted(find.trust, find.taint), SETTINGS)
         assert status is not CandidateStatus.ACCEPTED
         assert find.kind is not CandidateKind.PROCEDURE
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["the staging server is called heron.", "deploy runs on Fridays only", "thanks are said in the last line"],
+)
+def test_what_a_person_asks_to_remember_is_no_junk_by_its_words(content: str) -> None:
+    """A pattern took "server is" for a state that is over in an hour, and dropped what the person had asked for."""
+    said = SaidText(seq=1, text=f"Remember that {content}", trust=Trust.OPERATOR)
+    run = ObservedRun(
+        run_id=RunId("01JXQ0Z7N8E4T5Y6W7V8S9R0QP"), session_id=SESSION, owner=ALICE, origin="cli", said=(said,)
+    )
+    assert [found.content for found in find_by_rules(run).kept] == [content]

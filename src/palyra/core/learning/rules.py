@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from palyra.core.compaction.findings import split_sentences
-from palyra.core.learning.junk import junk_reason
+from palyra.core.learning.junk import JunkReason, junk_reason
 from palyra.core.learning.model import CandidateKind
 from palyra.core.learning.observed_run import ObservedRun, SaidText
 from palyra.core.origins import kind_of
@@ -87,6 +87,11 @@ _CHOSEN = re.compile(r"\b(let's|we('ll| will)) (go with|use|take|stick (to|with)
 _WISH = re.compile(r"\b(prefer|like|want|always|never|hate)\b", re.IGNORECASE)
 
 
+_REMEMBER_THAT = re.compile(r"(?:please\s+)?remember\s+that\s", re.IGNORECASE)
+# A person who says "remember that" knows better than a pattern whether something passes, or is meant as an order.
+_OVERRULED = frozenset({JunkReason.TRANSIENT, JunkReason.REQUEST, JunkReason.NARRATION, JunkReason.SMALL_TALK})
+
+
 def find_by_rules(run: ObservedRun) -> Finds:
     """Returns what the person said that is worth keeping, and how many sentences looked so but are junk."""
     if kind_of(run.origin) in UNATTENDED:
@@ -98,7 +103,8 @@ def find_by_rules(run: ObservedRun) -> Finds:
             found = read_sentence(sentence, said)
             if found is None:
                 continue
-            if junk_reason(found.content, run.known) is not None:
+            reason = junk_reason(found.content, run.known)
+            if reason is not None and not (reason in _OVERRULED and _REMEMBER_THAT.match(sentence)):
                 junk_count += 1
             elif len(kept) < FINDS_MAX:
                 kept.setdefault(found.content.casefold(), msgspec.structs.replace(found, taint=run.taint))
