@@ -27,7 +27,7 @@ def test_every_kind_of_the_example_has_its_adapter_without_its_library(tmp_path:
     secrets = SecretSources(Home(tmp_path), {})
     made = {each.rules.name: each for each in make_channels(config(), secrets, HttpClient(), SystemClock(), b"key")}
     assert {name: each.adapter.traits.kind.value for name, each in made.items()} == {
-        "team": "slack", "tickets": "webhook", "phone": "telegram", "mail": "email",
+        "team": "slack", "tickets": "webhook", "phone": "telegram", "mail": "email", "guild": "discord",
     }  # fmt: skip
     assert (made["team"].rules.coalesce_ms, made["tickets"].rules.coalesce_ms) == (300, 0)
     assert made["tickets"].adapter.traits.can_send
