@@ -2,14 +2,18 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from palyra.adapters.providers.prepared_turns import Turn
+from palyra.adapters.providers.scripted import Script
+from palyra.cli.acp.question import shown_call
 from palyra.core.errors import Conflict, Invalid
 from palyra.core.events.tool import ApprovalStatus, Decision, Outcome, Scope
 from palyra.engine.api.requests import ApprovalAnswer
 from tests.engine.test_drafts import outcomes, question, shop
-from tests.support.asking import ask, finished
-from tests.support.engines import OWNER
+from tests.support.asking import ask, calls, finished, says
+from tests.support.engines import OWNER, Workshop
 
 pytestmark = pytest.mark.anyio
 
@@ -63,3 +67,24 @@ async def test_what_a_program_read_its_person_has_not(tmp_path: Path) -> None:
         await engine.approvals.full(OWNER, card.id, 0)
         await engine.approvals.answer(OWNER, card.id, YES)
         assert outcomes(await finished(engine, record))[0].outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_call_whose_preview_is_cut_is_read_before_it_is_allowed(tmp_path: Path, count: int) -> None:
+    """Only cards of changes were known as cut: the end of a hook that fs.write writes was allowed unread."""
+    hook = "# a comment that says nothing at all\n" * 600 + "touch pwned\n"
+    short = calls("fs.write", path=".githooks/commit-msg", content="exit 0\n")
+    long = calls("fs.write", path=".githooks/pre-commit", content=hook)
+    asked = Turn(calls=(*short.calls, *long.calls)[2 - count :])
+    workshop = Workshop(tmp_path, [Script(turns=(asked, says("Done.")))])
+    async with workshop.open() as engine:
+        record = await engine.runs.start(OWNER, ask())
+        card = await question(engine)
+        assert (card.count, card.is_cut) == (count, True)
+        with pytest.raises(Conflict, match="not_shown"):
+            await engine.approvals.answer(OWNER, card.id, YES)
+        page = await engine.approvals.full(OWNER, card.id, 0)
+        assert "touch pwned" in page.text
+        assert "touch pwned" in str(shown_call({**msgspec.to_builtins(card), "preview": page.text})["content"])
+        await engine.approvals.answer(OWNER, card.id, YES)
+        assert {each.outcome for each in outcomes(await finished(engine, record))} == {Outcome.OK}

@@ -170,7 +170,7 @@ class ApprovalService:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
         request = await read_request(self.journal, row)
         await self._require_operator(row, answer, run.principal)
-        if request.full is not None and answer.decision is Decision.ALLOW:
+        if answer.decision is Decision.ALLOW and (await self._card(row)).is_cut:
             self.read_marks.require(approval_id, by or principal)
         command = AnswerQuestion(
             approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run
