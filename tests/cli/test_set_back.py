@@ -108,6 +108,13 @@ def test_accepting_asks_first(home: TestHome) -> None:
     assert verify(home)[0] == 1
 
 
+def test_a_whole_journal_is_not_said_to_have_lost_anything(home: TestHome) -> None:
+    result = CliRunner().invoke(app, ["--home", str(home.home.root), "verify", "--accept-loss"], input="y\n")
+    assert result.exit_code == 0
+    assert "If this node has recorded anything that is not in this journal, that is lost" in result.output
+    assert verify(home) == (0, [])
+
+
 def test_a_restored_older_backup_goes_on_and_that_is_recorded(home: TestHome, tmp_path: Path) -> None:
     palyra = ["--home", str(home.home.root)]
     assert CliRunner().invoke(app, [*palyra, "backup", str(tmp_path / "b")]).exit_code == 0

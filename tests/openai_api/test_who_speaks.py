@@ -12,6 +12,8 @@ from palyra.core.events.tool import ToolJudged, Verdict
 from palyra.core.ids import SessionId, StreamId
 from palyra.core.trust import Trust
 from palyra.engine.setup import EngineSettings
+from tests.engine.test_cut_cards import LONG_HOOK
+from tests.engine.test_drafts import question, shop
 from tests.gateway.scene import ADMIN
 from tests.openai_api.serving import PERSON, PROGRAM, Served, serve, workshop_at
 from tests.openai_api.test_mcp_server import Connected, called, headed
@@ -121,6 +123,19 @@ async def test_a_program_says_no_to_a_question_and_never_yes(tmp_path: Path) -> 
         async with Connected(served, PERSON) as person:
             answered = await called(person, "answer_approval", approval_id=approval_id, decision="allow")
         assert answered["status"] == "allowed"
+
+
+async def test_what_a_program_read_of_a_question_its_person_has_not(tmp_path: Path) -> None:
+    """A client that looked at every page made its person's unread yes count."""
+    async with serve(shop(tmp_path, LONG_HOOK)) as served, Connected(served) as session:
+        await asked(served, ADMIN, "POST", "/api/v1/runs", text="go")
+        path = f"/api/v1/approvals/{(await question(served.engine)).id}"
+        assert "touch pwned" in (await called(session, "show_approval", approval_id=path.rpartition("/")[2]))["text"]
+        assert "touch pwned" in (await asked(served, PROGRAM, "GET", f"{path}/full")).text
+        unread = await asked(served, ADMIN, "POST", path, decision="allow")
+        assert (unread.status_code, unread.json()["error"]["code"]) == (409, "not_shown")
+        await asked(served, ADMIN, "GET", f"{path}/full")
+        assert (await asked(served, ADMIN, "POST", path, decision="allow")).status_code == 200
 
 
 async def test_a_program_vouches_for_nothing_and_remembers_nothing(tmp_path: Path) -> None:

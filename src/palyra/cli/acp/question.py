@@ -20,7 +20,8 @@ def shown_call(card: JsonObject) -> JsonObject:
     tool, calls = card.get("tool"), _records(card.get("calls"))
     title = str(tool or "budget")
     several = f" ({len(calls)} calls)" if len(calls) > 1 else ""
-    texts = [_shown(call) for call in calls] if len(calls) > 1 else [str(card.get("preview") or "")]
+    is_each = len(calls) > 1 and card.get("is_cut") is not True  # The preview of a cut card is the whole text by now.
+    texts = [_shown(call) for call in calls] if is_each else [str(card.get("preview") or "")]
     return {
         "toolCallId": str(card.get("call_id") or card.get("id")),
         "title": f"{title}{several}",

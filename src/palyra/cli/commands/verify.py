@@ -73,7 +73,10 @@ def verify(
 def _accept(home: Home, yes: bool) -> None:
     import asyncio
 
-    question = "What was recorded after the newest checkpoint in this journal is lost for good. Go on from there?"
+    question = (
+        "Go on from this journal and from this machine's time, as they are? "
+        "If this node has recorded anything that is not in this journal, that is lost for good."
+    )
     if not yes:
         typer.confirm(question, abort=True, err=True)
     asyncio.run(accept_older(home))

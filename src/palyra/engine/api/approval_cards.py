@@ -11,7 +11,7 @@ from palyra.core.events.model import ModelOutput
 from palyra.core.events.tool import ApprovalRequested, ApprovalResolved, ToolJudged, ToolProposed, Touches
 from palyra.core.grants import decisions_for
 from palyra.core.projections.rows import ApprovalRow
-from palyra.core.run.questions import touches_of, whole_call
+from palyra.core.run.questions import PREVIEW_LENGTH_MAX, touches_of, whole_call
 from palyra.engine.api.requests import ApprovalRecord, AskedCall, OfferedOption
 from palyra.engine.api.taint import origins_of
 from palyra.ports.journal import Journal
@@ -19,6 +19,7 @@ from palyra.ports.views import ProvenanceViews
 
 # How far before its question a call is searched: near first, then a whole turn's proposals and verdicts.
 LOOK_BACK_EVENTS = (40, 500)
+WHOLE_CHARS_MAX = 3_000  # Tools cut their previews at 4 KiB, so that a longer one may be no longer whole.
 
 
 async def make_card(journal: Journal, provenance: ProvenanceViews, row: ApprovalRow) -> ApprovalRecord:
@@ -49,7 +50,7 @@ async def make_card(journal: Journal, provenance: ProvenanceViews, row: Approval
         count=request.count,
         calls=calls,
         touches=request.touches or Touches(),
-        is_cut=request.full is not None,
+        is_cut=_is_cut(request, calls),
         covered_by=resolved.covered_by if resolved is not None else None,
         decided_reason=resolved.reason if resolved is not None else "",
         decided_rule=resolved.rule if resolved is not None else None,
@@ -60,6 +61,12 @@ def whole_text(card: ApprovalRecord) -> str:
     """Returns all that a card's yes would allow: its preview, and each call's arguments without any cut."""
     calls = (whole_call(card.tool or "", call.arguments) for call in card.calls)
     return "\n\n".join(filter(None, (card.preview, *calls)))
+
+
+def _is_cut(request: ApprovalRequested, calls: tuple[AskedCall, ...]) -> bool:
+    """Tells whether the previews leave out something that a yes would allow, or may do so."""
+    lengths = [len(call.preview or "") for call in calls]
+    return request.full is not None or sum(lengths) > PREVIEW_LENGTH_MAX or max(lengths, default=0) > WHOLE_CHARS_MAX
 
 
 def _offered(request: ApprovalRequested) -> tuple[OfferedOption, ...]:

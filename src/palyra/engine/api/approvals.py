@@ -122,14 +122,24 @@ class ApprovalService:
         return await read_request(self.journal, row), (await self._card(row)).calls
 
     async def full(
-        self, principal: Principal, approval_id: ApprovalId, offset: int, *, by: Principal | None = None
+        self,
+        principal: Principal,
+        approval_id: ApprovalId,
+        offset: int,
+        *,
+        by: Principal | None = None,
+        client: str | None = None,
     ) -> FullPreview:
-        """Returns a page of all that a yes would allow. Whoever has got the last page too has read it."""
+        """Returns a page of all that a yes would allow. Whoever has got the last page too has read it.
+
+        `client` names the program that asks. What a program has read, its person has not.
+        """
         row = await self._row(principal, approval_id)
         request = await read_request(self.journal, row)
         text = await self._whole_text(row, request)
         end = min(len(text), offset + FULL_PAGE_CHARS)
-        self.read_marks.note(approval_id, by or principal, offset, end, is_last=end == len(text))
+        if client is None:
+            self.read_marks.note(approval_id, by or principal, offset, end, is_last=end == len(text))
         return FullPreview(text=text[offset:end], total_chars=len(text), next_offset=end if end < len(text) else None)
 
     async def _whole_text(self, row: ApprovalRow, request: ApprovalRequested) -> str:
@@ -160,7 +170,7 @@ class ApprovalService:
             raise NotFound("run_unknown", f"approval {approval_id} has no run")
         request = await read_request(self.journal, row)
         await self._require_operator(row, answer, run.principal)
-        if request.full is not None and answer.decision is Decision.ALLOW:
+        if answer.decision is Decision.ALLOW and (await self._card(row)).is_cut:
             self.read_marks.require(approval_id, by or principal)
         command = AnswerQuestion(
             approval_id=approval_id, principal=by or principal, answer=answer, request=request, run=run

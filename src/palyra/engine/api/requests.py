@@ -257,7 +257,7 @@ class OfferedOption(GrantOption, frozen=True, kw_only=True, omit_defaults=True):
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True):
     """An approval as people see it: its row, and its request on the tape. Secrets are markers there.
 
-    `is_cut` says that `preview` leaves out something that a yes would allow: read all of it first, or deny.
+    `is_cut` says that previews leave out something that a yes would allow, or may: read all of it first, or deny.
     `decided_reason` is the reason given with the answer, and `decided_rule` names what denied by the time of a yes.
     """
 

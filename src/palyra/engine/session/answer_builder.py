@@ -80,6 +80,7 @@ class AnswerBuilder:
         if is_terminal(run.state) and command.answer.decision is Decision.RETRY:
             message = f"run {run.run_id} is over; start a new run to do it again, or answer done or give_up"
             raise Conflict("run_ended", message, is_retryable=False)
+        _require_offered(command)
         refusal = self._refusal(command, run.agent)
         if refusal is not None:
             place = AnswerPlace(session_id=command.run.session_id, reset_seq=state.reset_seq)
@@ -214,6 +215,20 @@ def _superseded(question: OpenQuestion, rule: str) -> ApprovalResolved:
     )
 
 
+def _require_offered(command: AnswerQuestion) -> None:
+    """Refuses a yes of a scope or an option that its question does not offer, whatever the question's kind is.
+
+    A source is vouched for by the option's number alone, so a scope never stands for that.
+    """
+    answer = command.answer
+    if answer.decision is Decision.DENY or (answer.scope is Scope.ONCE and answer.option is None):
+        return
+    if choose_option(command.request.options, answer.scope, answer.option).trusts and answer.option is None:
+        raise Invalid(
+            "scope_not_offered", f"no option of scope {answer.scope.value} was offered; name one by its number"
+        )
+
+
 class _Covered(NamedTuple):
     given_id: GrantId
     is_yes: bool
@@ -230,8 +245,10 @@ def _paths_left_out(run: Run, question: OpenQuestion, without: tuple[str, ...]) 
 
     A long list of changes lies in an artifact. Names are compared with it when the draft is applied.
     """
-    if question.kind is not ApprovalKind.DRAFT:
+    if not without:
         return ()
+    if question.kind is not ApprovalKind.DRAFT:
+        raise Invalid("path_unknown", "this question is about a call and not about changes, so no path can be left out")
     draft = find_call(run, question.calls[0]).draft
     unknown = unmatched(draft.changes, without) if draft is not None and draft.changes else ()
     if unknown:

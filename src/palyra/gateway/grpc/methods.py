@@ -111,7 +111,9 @@ async def read_approval(call: UnaryCall) -> Message:
     viewer = await call.permit(ResourceRef(APPROVAL, message.approval_id))
     offset = read(message, FullQuery, approval_id=None).offset
     approval_id = APPROVAL.read_id(message.approval_id)
-    page = await call.engine.approvals.full(viewer, approval_id, offset, by=call.caller.principal)
+    page = await call.engine.approvals.full(
+        viewer, approval_id, offset, by=call.caller.principal, client=call.caller.client
+    )
     return approvals_pb2.ReadApprovalResponse(
         text=page.text, total_chars=page.total_chars, next_offset=page.next_offset
     )

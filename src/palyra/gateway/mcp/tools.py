@@ -118,7 +118,8 @@ async def answer_approval(call: Call, given: AnswerArguments) -> object:
 
 
 async def show_approval(call: Call, given: ShowArguments) -> object:
-    return await call.services.engine.approvals.full(call.principal, parse_approval_id(given.approval_id), given.offset)
+    approval_id, client = parse_approval_id(given.approval_id), call.caller.client
+    return await call.services.engine.approvals.full(call.principal, approval_id, given.offset, client=client)
 
 
 async def search_memory(call: Call, given: SearchArguments) -> object:

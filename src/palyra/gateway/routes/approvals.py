@@ -73,7 +73,8 @@ async def show(call: HttpCall[Empty, Unread]) -> Response:
 
 async def show_full(call: HttpCall[FullQuery, Unread]) -> Response:
     approvals = call.services.engine.approvals
-    full = await approvals.full(call.viewer, call.id_of(APPROVAL), call.query.offset, by=call.principal)
+    by, client = call.principal, call.caller.client
+    full = await approvals.full(call.viewer, call.id_of(APPROVAL), call.query.offset, by=by, client=client)
     return answer_json(full)
 
 
