@@ -42,6 +42,9 @@ async def test_a_large_call_that_asks_is_asked_about(tmp_path: Path) -> None:
         record = await engine.runs.start(OWNER, ask())
         await wait_for(engine, record.id, "run.waiting")
         (card,) = await engine.approvals.list(OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING))
+        offset: int | None = 0
+        while offset is not None:
+            offset = (await engine.approvals.full(OWNER, card.id, offset)).next_offset
         await engine.approvals.answer(OWNER, card.id, ApprovalAnswer(decision=Decision.ALLOW, scope=Scope.SESSION))
         assert (await finished(engine, record))[-1].type == "run.done"
 

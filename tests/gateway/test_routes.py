@@ -143,7 +143,7 @@ ASKED: list[tuple[str, str, object, int, tuple[object, ...]]] = [
         ("approvals.list", OWNER, ApprovalsQuery(status=ApprovalStatus.PENDING, limit=ONE, has_system=True)),
     ),
     ("GET", ONE_APPROVAL, None, 200, ("approvals.get", OWNER, APPROVAL)),
-    ("GET", f"{ONE_APPROVAL}/full?offset=5", None, 200, ("approvals.full", OWNER, APPROVAL, 5, OWNER)),
+    ("GET", f"{ONE_APPROVAL}/full?offset=5", None, 200, ("approvals.full", OWNER, APPROVAL, 5, OWNER, None)),
     (
         "POST",
         ONE_APPROVAL,
